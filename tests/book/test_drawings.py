@@ -16,12 +16,14 @@ import pytest
 
 import flopkit as fk
 from flopkit.book import drawings, gallery
+from flopkit.book.drawings.clinic import SHEETS
 from flopkit.book.drawings.titles import model_title
 from flopkit.book.gallery import fusing, rest
 from flopkit.charts import theme
 from flopkit.peers.asking import sure
 from flopkit.peers.tools import TOOLS
 from flopkit.profiling import advising
+from flopkit.units import seconds
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = [name for name in drawings.__all__ if name != "Drawing"]
@@ -1216,6 +1218,42 @@ def test_the_drawn_step_is_that_of_the_figure():
     drawing = drawings.step_rows()
     assert drawing.marks("saved")[0].w == pytest.approx(356 * saved / found["before"])
     assert len([mark for canvas in drawing.canvases for mark in canvas.marks if mark.name.startswith("before: ")]) == 4
+    [of] = drawing.marks("of")
+    assert (
+        of.text in drawing.alt and "not measured" in of.text and not drawings.step_rows({"a": (2.0, 1.0)}).marks("of")
+    )
+
+
+def test_the_drawn_bound_is_the_arithmetic_at_the_peak():
+    """Fused, GPT-2's attention executes seven matmuls of 2 · 64 FLOPs per visible pair, in fp32 at 67 TFLOP/s."""
+    pairs = 16 * 12 * 12 * 1024 * 1025 / 2
+    [stays] = drawings.step_rows().marks("must stay: the bound")
+    assert stays.text == seconds(pairs * 7 * 2 * 64 / 67e12)
+
+
+def test_each_row_of_a_step_has_its_letter_in_the_key_and_where_there_is_room():
+    drawing = drawings.step_rows({"attention": (0.5, 0.25), "matmuls": (0.49, 0.49), "norm": (0.01, 0.01)})
+    keys = [mark.text for mark in drawing.marks("key") if mark.text]
+    assert keys == ["A", "B", "C"]
+    assert sorted(mark.text for mark in drawing.marks("letter")) == ["A", "A", "B", "B"]
+
+
+def test_a_device_waits_for_launches_that_take_longer_than_kernels():
+    """Six launches of 5 µs and the last kernel of 2 µs: 32 µs, of which six kernels run 12. One launch: 5 µs and then 12."""
+    drawing = drawings.waiting_row()
+    assert drawing.title.startswith("The device waits 20 µs of 32 µs") and drawing.title.endswith("it waits 5 µs")
+    scale = drawing.marks("launch")[0].w / 5
+    assert len(drawing.marks("launch")) == 7 and len(drawing.marks("runs")) == 12
+    waits = [mark.w / scale for mark in drawing.marks("waits")]
+    assert waits == pytest.approx([5, 3, 3, 3, 3, 3, 5])
+    runs = [mark for mark in drawing.marks("runs") if mark.y == drawing.marks("runs")[0].y]
+    for launch, run in zip(drawing.marks("launch"), runs, strict=False):
+        assert run.x == pytest.approx(launch.x + launch.w)
+    busy = drawings.waiting_row(kernels=4, launch=1e-6, kernel=3e-6)  # the host runs ahead
+    assert "waits 1 µs of 13 µs" in busy.title and len(busy.marks("waits")) == 2
+    for wrong in ({"kernels": 0}, {"kernels": 11}, {"launch": 0.0}, {"kernel": -1e-6}):
+        with pytest.raises(ValueError, match="waiting_row"):
+            drawings.waiting_row(**wrong)
 
 
 def test_each_advice_of_a_profile_is_in_the_chart_once():
@@ -1223,8 +1261,12 @@ def test_each_advice_of_a_profile_is_in_the_chart_once():
     kinds = [call.args[0].value for call in calls if getattr(call.func, "id", "") == "Advice" and len(call.args) > 4]
     assert len(kinds) > len(advising.RULES), "one of each rule, and the rows at their roof"
     drawing = drawings.symptoms()
-    assert sorted(mark.text for mark in drawing.marks("cure")) == sorted(kinds)
-    assert all(f": {kind}" in drawing.alt for kind in kinds)
+    rows = [row for groups in SHEETS.values() for group in groups.values() for row in group]
+    assert sorted(row.advice for row in rows if row.advice) == sorted(kinds)
+    boxes = {name: [mark.text for mark in drawing.marks(name)] for name in ("cure", "other")}
+    assert boxes["cure"] == [row.cure for row in rows if row.advice]
+    assert boxes["other"] == [row.cure for row in rows if not row.advice]
+    assert all(f"{row.seen}: {row.cure}" in drawing.alt for row in rows)
     for sheet in drawing.canvases:  # an arrow from each symptom to its cure
         cures = [mark for mark in sheet.marks if mark.name in ("cure", "other")]
         arrows = [mark for mark in sheet.marks if mark.kind == "arrow"]

@@ -72,6 +72,8 @@ EXTREMES = [
     drawings.engine_batches((1, 1, 1, 1, 1), longest=9, page=4),
     drawings.engine_batches((9,) * 8, longest=16, page=4),
     drawings.stopwatches(calls=5),
+    drawings.waiting_row(kernels=10, launch=1.2345e-6, kernel=9.8765e-6),
+    drawings.waiting_row(kernels=1),
 ]
 DRAWN = [getattr(drawings, name)() for name in NAMES] + EXTREMES
 

@@ -25,6 +25,7 @@ from flopkit.book.drawings.serving import decode_bytes, prefill_and_decode
 from flopkit.book.drawings.splitting import layer_cut, schedules, zigzag
 from flopkit.book.drawings.stopwatches import stopwatches
 from flopkit.book.drawings.utilisation import numerators
+from flopkit.book.drawings.waiting import waiting_row
 
 __all__ = [
     "Drawing",
@@ -66,6 +67,7 @@ __all__ = [
     "tower",
     "transposed",
     "two_networks",
+    "waiting_row",
     "wanted_gradients",
     "warm_up",
     "window",

@@ -14,6 +14,10 @@ from flopkit.units import percent, seconds, times
 __all__ = ["step_rows", "symptoms"]
 
 WIDE = 356
+PATIENT = "GPT-2, training in fp32, batch 16"
+STEP = "Modelled, not measured: GPT-2 in fp32 on an H100"
+LETTER = 12.0
+"""Pixels that a row needs for its letter."""
 COLOURS = [ORANGE, AMBER, BLUE, GREEN, PURPLE, SKY]  # as in the figure of the clinic
 
 
@@ -21,7 +25,7 @@ def _gpt() -> dict[str, tuple[float, float]]:
     """Rows of the clinic's training step of GPT-2, before and after its attention is fused."""
     from flopkit.book.gallery.clinic import ROWS, cures
 
-    found = cures().at(patient="GPT-2, training in fp32, batch 16", flash=True)
+    found = cures().at(patient=PATIENT, flash=True)
     rows = {title: (found[f"before_{name}"], found[f"after_{name}"]) for name, title in ROWS.items()}
     return {title: pair for title, pair in rows.items() if any(pair)}
 
@@ -47,6 +51,7 @@ def step_rows(rows: Mapping[str, tuple[float, float]] | None = None, cure: str =
     >>> step_rows({"matmuls": (0.06, 0.06), "attention": (0.04, 0.01)}).title
     'Fused attention can save at most 30 % of this step, which is 1.43× as fast'
     """
+    of = STEP if rows is None else ""
     rows = _gpt() if rows is None else rows
     if not 1 <= len(rows) <= len(COLOURS):
         raise ValueError(f"step_rows(rows of {len(rows)}): give one to {len(COLOURS)} rows, for each has a colour; add up the others")  # fmt: skip
@@ -59,31 +64,37 @@ def step_rows(rows: Mapping[str, tuple[float, float]] | None = None, cure: str =
     order = [name for name in rows if name not in touched] + touched
     colours = dict(zip(rows, COLOURS, strict=False))
     whole, left = (sum(pair[i] for pair in rows.values()) for i in (0, 1))
-    canvas = Canvas(132 + 19 * (len(rows) + 2))
-    canvas.text(2, 10, f"Before: {seconds(whole)}", anchor="start", bold=True, name="before")
-    canvas.text(2, 66, f"After: at least {seconds(left)}", anchor="start", bold=True, name="after")
-    for i, (y, bar) in enumerate(((22.0, "before"), (78.0, "after"))):
+    top = 20.0 if of else 0.0
+    canvas = Canvas(top + 132 + 19 * (len(rows) + 2))
+    if of:
+        canvas.text(2, 10, of, anchor="start", name="of")
+    canvas.text(2, top + 10, f"Before: {seconds(whole)}", anchor="start", bold=True, name="before")
+    canvas.text(2, top + 66, f"After: at least {seconds(left)}", anchor="start", bold=True, name="after")
+    letters = dict(zip(rows, "ABCDEF", strict=False))
+    for i, (y, bar) in enumerate(((top + 22, "before"), (top + 78, "after"))):
         x = 2.0
         for name in order:
             wide = WIDE * rows[name][i] / whole
             stays = bar == "after" and name in touched
             canvas.box(x, y, wide, 26, name=f"{bar}: {name}", colour=colours[name], fill=0.55, edge=0, round=0)
+            if wide > LETTER:
+                canvas.text(x + wide / 2, y + 13, letters[name], bold=True, name="letter")
             if stays and wide:
                 canvas.box(x, y - 3, wide, 32, name="stays", colour=INK, fill=0, edge=1.8, round=0)
             x += wide
         if bar == "after":
             canvas.box(x, y, WIDE + 2 - x, 26, name="saved", colour=MUTED, fill=0, dash=True, round=0)
-    y = 128.0
+    y = top + 128
     for name, (before, after) in rows.items():
         said = seconds(before) + f" → {seconds(after)}" * (name in touched)
-        canvas.box(2, y - 6, 12, 12, name="key", colour=colours[name], fill=0.55, edge=0)
-        canvas.text(20, y, name, anchor="start")
+        canvas.box(2, y - 7.5, 15, 15, letters[name], name="key", colour=colours[name], fill=0.55, edge=0, bold=True)
+        canvas.text(23, y, name, anchor="start")
         canvas.text(WIDE + 2, y, said, anchor="end", name=f"seconds of {name}")
         y += 19
     stay, saved = sum(rows[name][1] for name in touched), whole - left
     for look, words, amount in (({"colour": INK, "edge": 1.8}, "must stay: the bound", stay), ({"dash": True}, "can be saved, at most", saved)):  # fmt: skip
-        canvas.box(2, y - 6, 12, 12, name="key", fill=0, round=0, **look)
-        canvas.text(20, y, words, anchor="start", bold=True)
+        canvas.box(3, y - 6, 12, 12, name="key", fill=0, round=0, **look)
+        canvas.text(23, y, words, anchor="start", bold=True)
         canvas.text(WIDE + 2, y, seconds(amount), anchor="end", bold=True, name=words)
         y += 19
     faster = f"{times(whole / left)} as fast" if left else "over at once"
@@ -91,7 +102,7 @@ def step_rows(rows: Mapping[str, tuple[float, float]] | None = None, cure: str =
     return Drawing(
         "step-rows",
         f"{cure[:1].upper()}{cure[1:]} can save at most {percent(saved / whole)} of this step, which is {faster}",
-        f"Two bars. A step of {seconds(whole)} is made of {listed}. After the cure, {cure}, {' and '.join(touched)} must still take {seconds(stay)}; the step then takes "
+        f"{of}{'. ' if of else ''}Two bars. A step of {seconds(whole)} is made of {listed}. After the cure, {cure}, {' and '.join(touched)} must still take {seconds(stay)}; the step then takes "
         f"at least {seconds(left)}, so that {seconds(saved)}, {percent(saved / whole)}, are the most that can be saved.",
         [canvas],
     )
@@ -101,44 +112,50 @@ def step_rows(rows: Mapping[str, tuple[float, float]] | None = None, cure: str =
 
 
 class Symptom(NamedTuple):
-    """What a profile shows, and what `flopkit.Profile.advice` calls the cure; *other*: a cure that no rule of it names."""
+    """What a profile shows and what cures it; *advice*: what `flopkit.Profile.advice` calls that, "" where no rule of it does."""
 
     seen: str
     cure: str
-    other: bool = False
+    advice: str = ""
+
+
+def _named(seen: str, advice: str) -> Symptom:
+    """A symptom whose cure is called as the advice is."""
+    return Symptom(seen, advice, advice)
 
 
 SHEETS: dict[str, dict[tuple[str, str], list[Symptom]]] = {
     "1. Is the device often idle?": {
         ("Yes: it waits for", PURPLE): [
-            Symptom("launches of many small kernels", "fewer launches"),
-            Symptom("an update, parameter by parameter", "fused optimiser"),
-            Symptom(".item(), .cpu() or print in the loop", "synchronising calls"),
-            Symptom("its next batch", "data loader"),
-            Symptom("other devices", "overlap or split differently", other=True),
+            _named("launches of many small kernels", "fewer launches"),
+            _named("an update, parameter by parameter", "fused optimiser"),
+            Symptom(".item(), .cpu() or print in the loop", "read the device less often", "synchronising calls"),
+            Symptom("its next batch", "a loader that works ahead", "data loader"),
+            Symptom("other devices", "overlap or split differently"),
         ],
     },
     "2. No: which rows are below their roof?": {
         ("memory-bound rows", BLUE): [
-            Symptom("element-wise operators in a chain", "fuse"),
-            Symptom("attention's scores in memory", "fused attention"),
-            Symptom("matmuls with few rows", "larger batch"),
-            Symptom("kernels that turn layouts", "channels last"),
+            _named("element-wise operators in a chain", "fuse"),
+            _named("attention's scores in memory", "fused attention"),
+            _named("matmuls with few rows", "larger batch"),
+            _named("kernels that turn layouts", "channels last"),
         ],
         ("compute-bound rows", ORANGE): [
-            Symptom("matmuls in fp32", "lower precision"),
-            Symptom("sizes that no tile divides", "multiples of eight"),
+            _named("matmuls in fp32", "lower precision"),
+            _named("sizes that no tile divides", "multiples of eight"),
+            Symptom("a last wave of few tiles", "a size that fills its waves"),
         ],
     },
     "3. None: is all of its work needed?": {
         ("No: leave it out", GREEN): [
-            Symptom("a forward pass that runs twice", "checkpoint less"),
-            Symptom("pairs that a mask hides", "is_causal"),
-            Symptom("logits that nobody reads", "head on all tokens"),
+            _named("a forward pass that runs twice", "checkpoint less"),
+            _named("pairs that a mask hides", "is_causal"),
+            Symptom("logits that nobody reads", "head on the last token only", "head on all tokens"),
         ],
         ("Yes", MUTED): [
-            Symptom("rows at their roof", "nothing to gain here"),
-            Symptom("and still too slow", "another algorithm or device", other=True),
+            _named("rows at their roof", "nothing to gain here"),
+            Symptom("and still too slow", "another algorithm or device"),
         ],
     },
 }  # fmt: skip
@@ -153,8 +170,6 @@ def symptoms() -> Drawing:
     14
     """
     canvases = [_sheet(question, groups) for question, groups in SHEETS.items()]
-    for canvas in canvases:  # so that they begin at one height where they stand beside each other
-        canvas.height = max(each.height for each in canvases)
     said = " ".join(
         f"{question} "
         + " ".join(
@@ -180,13 +195,13 @@ def _sheet(question: str, groups: Mapping[tuple[str, str], list[Symptom]]) -> Ca
     for (group, colour), rows in groups.items():
         canvas.text(2, y + 8, group, anchor="start", colour=colour, bold=True, name="group")
         y += 22
-        for seen, cure, other in rows:
+        for seen, cure, advice in rows:
             lines = textwrap.wrap(seen, 26)
             first = y + height / 2 - (len(lines) - 1) * 7.4
             for i, line in enumerate(lines):
                 canvas.text(2, first + 14.8 * i, line, anchor="start", name="symptom")
             canvas.arrow(198, y + height / 2, 216, y + height / 2, colour=colour)
-            canvas.box(218, y, 141, height, *textwrap.wrap(cure, 17), name="other" if other else "cure", colour=colour, dash=other, size=12)  # fmt: skip
+            canvas.box(218, y, 141, height, *textwrap.wrap(cure, 17), name="cure" if advice else "other", colour=colour, dash=not advice, size=12)  # fmt: skip
             y += height + gap
         y += 2
     return canvas
