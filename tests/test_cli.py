@@ -13,6 +13,7 @@ import pytest
 import flopkit as fk
 from flopkit.cli import main
 from flopkit.cli.program import COMMANDS
+from flopkit.measuring.running import BAR
 
 ROOT = Path(fk.__file__).parents[1]
 TITAN = ["--tokens-per-s", "53336", "--model", "llama-3.1-8b", "--seq", "8192", "--device", "h100-sxm", "--count", "8"]
@@ -301,7 +302,8 @@ def test_an_impossible_run_is_an_answer_and_no_error(capsys):
     assert found["verdict"] == "impossible" and found["explanations"]
 
 
-def test_measure(capsys):
+def test_measure(capsys, monkeypatch):
+    monkeypatch.setitem(BAR, "disable", True)  # on a busy machine it takes so long that a bar is shown
     found = data(capsys, "measure", "matmul_sizes", "--scale", "toy", "--device", "cpu")
     assert [each["params"]["n"] for each in found["results"]] == [16, 32, 32] and found["prediction"]
     text = said(capsys, "measure", "matmul_sizes", "--scale", "toy", "--device", "cpu")

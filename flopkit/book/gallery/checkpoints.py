@@ -321,7 +321,7 @@ def recompute_policies() -> Figure:
         ],
         caption="A recipe is pale if another takes no more memory and no more time. Memory at its fullest: states and activations as Model.train_memory counts them, all parameters trained, bf16, no dropout, and two fp32 "
         "gradients of the loss. Not counted: other gradients of activations, work space, buffers. FLOPs: matrix products under EXACT, with the "
-        "scores that flash attention repeats. Added time: what runs again, matmuls at the peak of the data sheet, norms, activations and sums at its full "
+        "scores that flash attention repeats. Added time: what runs again, matmuls at the peak of the device, norms, activations and sums at its full "
         "bandwidth, each in one kernel. Checkpoints of layers stop early; the attention core runs to its end. A chunk of the loss runs "
         "backward at once, as in torchtitan, and repeats nothing. The states are shared evenly "
         "(ZeRO-3, FSDP), activations are not. The memory of a GPU is what programs can use, where we know it, else what the driver reports.",
