@@ -113,7 +113,7 @@ def lost_utilisation() -> Figure:
             "whose:N",
             title="whose number",
             scale=alt.Scale(domain=list(COLOURS), range=list(COLOURS.values())),
-            legend=alt.Legend(orient="bottom", columns=3, symbolType="square"),
+            legend=alt.Legend(orient="bottom", columns=2, symbolType="square"),
         )
         bars = s.rows.mark_bar(size=20, opacity=0.85).encode(
             y=y, x=alt.X("high:Q", **x), x2="low:Q", color=colour, tooltip=tips
