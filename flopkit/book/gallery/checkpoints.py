@@ -199,13 +199,14 @@ def recompute_policies() -> Figure:
         alt = need("altair")
         from flopkit.arithmetic import vega
 
-        wide = alt.Scale(domainMin=0, domainMax={"expr": f"({vega(s.widest)}) / 1e9"}, nice=False)
+        end = f"({vega(s.widest)}) / 1e9"
+        wide = alt.Scale(domainMin={"expr": f"-0.04 * {end}"}, domainMax={"expr": end}, nice=False)
         x = alt.X(
             "gigabytes:Q", title="GB of one GPU", scale=wide, axis=alt.Axis(format=",~r", tickCount=5, labelBound=True)
         )
         y = alt.Y(
             "added:Q", title="least time added, of the step's matmuls",
-            scale=alt.Scale(zero=True, padding=26, nice=False), axis=alt.Axis(format=".0%", tickCount=5, minExtent=34),
+            scale=alt.Scale(zero=True, padding=26, nice=False), axis=alt.Axis(format=".0%", tickCount=5, minExtent=34, labelExpr="datum.value < 0 ? '' : datum.label"),
         )  # fmt: skip
         # no other recipe takes less memory and as little time
         order = [alt.SortField(field) for field in ("total", "added", "recipe")]
@@ -261,11 +262,11 @@ def recompute_policies() -> Figure:
             alt.Tooltip("added:Q", title="least time added", format=".1%"),
         ]
         ring = here.mark_point(filled=False, size=260, strokeWidth=2, color=theme.INK).encode(x=x, y=y, tooltip=tip)
-        side = f"({vega(s.total)}) > ({vega(s.widest)}) / 2"
+        place = f"({vega(s.total)}) / ({vega(s.widest)})"  # a long name in the middle of a phone has room below the dot alone
         look = {
-            "align": alt.ExprRef(f"{side} ? 'right' : 'left'"),
-            "dx": alt.ExprRef(f"{side} ? -13 : 13"),
-            "dy": 16,
+            "align": alt.ExprRef(f"{place} > 0.6 ? 'right' : {place} < 0.35 ? 'left' : 'center'"),
+            "dx": alt.ExprRef(f"{place} > 0.6 ? -13 : {place} < 0.35 ? 13 : 0"),
+            "dy": alt.ExprRef(f"{place} > 0.6 || {place} < 0.35 ? 16 : 20"),
             "fontWeight": 600,
         }
         chosen = theme.words(here, look, x=x, y=y, text="policy:N")

@@ -80,7 +80,7 @@ def sparse_and_dense() -> Figure:
 
     def chart(s: Any) -> Any:
         alt = need("altair")
-        wide, look = theme.log_scale(1, 262144), theme.log_scale(0.005, 10000)
+        wide, look = theme.log_scale(1, 262144), theme.log_scale(0.001, 100000)
         for each in (wide, look):
             each["axis"]["format"] = ",~g"
         x = alt.X("tokens:Q", title="tokens of a GPU", **wide)
