@@ -1,11 +1,13 @@
 """`flopkit.profile` of programs on a CPU whose rows are known."""
 
+import os
+
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
 import flopkit as fk
-from flopkit.profiling import profile
+from flopkit.profiling import profile, running
 
 NOT_PROGRAM = ("(Python)", "(data loader)", "(not joined)")
 
@@ -137,3 +139,10 @@ def test_a_trace_that_torch_wrote_step_by_step(tmp_path):
 def test_the_profiler_says_nothing_of_its_own(capfd):
     profile(torch.nn.Linear(8, 8), torch.ones(2, 8), time_budget=0.02)
     assert "profiler_st" not in capfd.readouterr().err
+
+
+def test_what_else_is_written_there_comes_through(capfd):
+    """Such as why CUPTI could not begin."""
+    with running._unheard():
+        os.write(2, b"USDT: profiler_start\nCUPTI initialization failed\n")
+    assert capfd.readouterr().err == "CUPTI initialization failed\n"
