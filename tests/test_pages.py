@@ -52,6 +52,10 @@ def test_page_from_disk_on_a_phone(open_page, path):
         page.locator(".bd-article mjx-container:visible").first.wait_for(timeout=10_000)
     page.wait_for_timeout(300)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    cut = page.locator(".bd-article mjx-math:visible").evaluate_all(
+        "all => all.filter(m => m.getBoundingClientRect().right > innerWidth).map(m => m.textContent)"
+    )
+    assert cut == [], "a phone shows only a part of these formulas"
 
 
 def test_each_page_is_described():
