@@ -303,12 +303,12 @@ class Attachment:
 
     def _ended_early(self) -> None:
         if self.phase == "counting" and len(self.watched) > 1:  # the last of them is not over
-            first, self.watched = self.first_counted, self.watched[:-1]
+            self.watched = self.watched[:-1]
             if len(self.watched) == 1:
                 self.cycle = [*self.watched]
                 self.notes.append("a single step was counted: there was no other to compare it with")
             else:
-                self.why_not = f"not counted: {differences(self.watched, first)}"
+                self.why_not = f"not counted: {differences(self.watched, self.first_counted)}"
             self._decided()
             return
         self.phase, made, wanted = "off", self.steps_seen, self.asked["steps"]
