@@ -7,16 +7,19 @@ Each rank has a network card of its own, whose speed Linux limits: see `cards`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from flopkit import units
 from flopkit.experiments import cards
 from flopkit.experiments.all_reduce import by_ranks
 from flopkit.experiments.bench import Bench, Record
 from flopkit.experiments.expectations import Cases, Expectation
 from flopkit.experiments.pairs import Span
+from flopkit.recordings.cases import Case
+from flopkit.tables import Table
 
-__all__ = ["per_byte", "run"]
+__all__ = ["by_speed", "run"]
 
 TITLE = "All-reduce over a wire of a chosen speed"
 PREDICTION = (
@@ -34,14 +37,14 @@ EXPECTATIONS = {
         ),
         Expectation(
             "at 100 Mbit/s a further byte takes the wire's time, within 3 %", (0.97, 1.03),
-            "4 MB less 1 MB, by the wire's time", lambda of: [per_byte(of, 100)],
+            "4 MB less 1 MB, by the wire's time", lambda of: [_per_byte(of, 100)],
         ),
         Expectation(
-            "at 1 Gbit/s it does within a fifth", (0.8, 1.2), "4 MB less 1 MB, by the wire's time", lambda of: [per_byte(of, 1000)],
+            "at 1 Gbit/s it does within a fifth", (0.8, 1.2), "4 MB less 1 MB, by the wire's time", lambda of: [_per_byte(of, 1000)],
         ),
         Expectation(
             "at 10 Gbit/s it takes at least twice as long", (2, math.inf),
-            "4 MB less 1 MB, by the wire's time", lambda of: [per_byte(of, 10000)],
+            "4 MB less 1 MB, by the wire's time", lambda of: [_per_byte(of, 10000)],
         ),
         Expectation(
             "16 kB take less than 1.5 times as long at 1 Gbit/s as at 10 Gbit/s", (0, 1.5),
@@ -56,12 +59,71 @@ def _sent(of: Cases, numbers: int) -> list[float]:
     return [each["card_bytes"] / each["wire_bytes"] for each in cases]
 
 
-def per_byte(of: Cases, megabits: int) -> Span:
-    """The time of a further byte by that of the wire, between a large tensor and one of a
-    quarter of it; the latency of both is the same."""
-    large, small = ({"numbers": numbers, "megabits": megabits} for numbers in (LARGE, MIDDLE))
-    more = of(**large)["extra"]["wire_bytes"] - of(**small)["extra"]["wire_bytes"]
-    return (of.seconds(**large) - of.seconds(**small)) / (8 * more / (1e6 * megabits))
+def _per_byte(of: Cases, megabits: int) -> Span:
+    small, large = ({"numbers": numbers, "megabits": megabits} for numbers in (MIDDLE, LARGE))
+    for each in (small, large):
+        of.seconds(**each)  # so that it is kept among those that were timed
+    return _further(of(**small), of(**large))
+
+
+def _further(small: Case, large: Case) -> Span:
+    """The time of a further byte by that of the wire, between two tensors: the latency of
+    both is the same."""
+    more = large["extra"]["wire_bytes"] - small["extra"]["wire_bytes"]
+    return (Span.seconds(large) - Span.seconds(small)) / _seconds(more, large["params"]["megabits"])
+
+
+def _seconds(bytes: float, megabits: int) -> float:
+    return 8 * bytes / (1e6 * megabits)
+
+
+def by_speed(cases: Iterable[Case]) -> Table:
+    """What cases show, a row a wire: ``seconds = sent / speed + latency``.
+
+    Parameters
+    ----------
+    cases : Iterable[Case]
+        As `flopkit.experiments.here` and `flopkit.recordings.records` give them.
+
+    Returns
+    -------
+    Table
+        *whose*; *wire*, in Mbit/s; *smallest*, the seconds of the smallest tensor, which are mostly latency; *largest*, those of the largest;
+        *by the wire*, the share of these that its bytes take at the wire's speed; *further byte*, the time of one between the two largest by
+        the wire's. Refused cases are left out, and what rests on them is None.
+
+    Examples
+    --------
+    >>> def case(numbers, seconds):
+    ...     took = {"mean": seconds, "low": seconds, "high": seconds}
+    ...     record = {"verdict": "ok", "dtype": "fp32", "params": {"megabits": 8, "numbers": numbers}}
+    ...     return Case({**record, "seconds": took, "extra": {"wire_bytes": 4e6 * numbers}}, "yours", "", "a CPU")
+    >>> print(by_speed([case(1, 4.5), case(2, 8.5)]))
+    An all-reduce of two processes, by the speed of the wire
+    whose  wire      smallest  largest  by the wire  further byte
+    yours  8 Mbit/s     4.5 s    8.5 s       94.1 %         1.00×
+    """
+    wires: dict[tuple[str, str, int], list[Case]] = {}
+    for case in cases:
+        wires.setdefault((case.owner, case.device, case["params"]["megabits"]), []).append(case)
+    rows: list[dict[str, Any]] = []
+    for (owner, _, speed), found in wires.items():
+        found.sort(key=lambda case: case["params"]["numbers"])
+        first, last = found[0], found[-1]
+        whole = last["verdict"] == "ok"
+        rows.append({
+            "whose": owner, "wire": speed, "smallest": first["seconds"]["mean"] if first["verdict"] == "ok" else None,
+            "largest": last["seconds"]["mean"] if whole else None,
+            "by the wire": _seconds(last["extra"]["wire_bytes"], speed) / last["seconds"]["mean"] if whole else None,
+            "further byte": _further(*found[-2:]).mean if {each["verdict"] for each in found[-2:]} == {"ok"} and len(found) > 1 else None,
+        })  # fmt: skip
+    formats = {
+        "wire": lambda speed: f"{speed:,} Mbit/s", "smallest": units.seconds, "largest": units.seconds, "by the wire": units.percent,
+        "further byte": lambda times: f"{times:.2f}×",
+    }  # fmt: skip
+    return Table(
+        rows, caption="An all-reduce of two processes, by the speed of the wire", formats=formats, folded="yours"
+    )
 
 
 def run(bench: Bench) -> Iterator[Record]:
