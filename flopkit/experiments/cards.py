@@ -150,7 +150,7 @@ def _env(more: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def _run(asked: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(asked, capture_output=True, text=True, env=_env(), timeout=20, check=False)
+    return subprocess.run(asked, capture_output=True, text=True, env=_env(), timeout=60, check=False)
 
 
 def _must(asked: list[str]) -> None:
