@@ -42,9 +42,9 @@ def test_no_call_is_faster_than_the_wire(measured):
 
 
 def test_the_wire_is_what_a_large_tensor_waits_for(measured):
-    """At 100 Mbit/s 524 kB need 42 ms; at 400 Mbit/s a quarter. The fastest call is free of what else runs on the machine."""
+    """At 100 Mbit/s 524 kB need 42 ms; at 400 Mbit/s a quarter. What else runs on the machine delays even the faster of two calls."""
     slow, fast = (measured[speed, SIZES[-1]]["seconds"]["fastest"] for speed in SPEEDS)
-    assert slow < 1.2 * 8 * 4 * SIZES[-1] / 100e6 and 2 < slow / fast < 5
+    assert slow < 1.5 * 8 * 4 * SIZES[-1] / 100e6 and fast < 0.75 * slow
 
 
 def test_a_user_without_rights_has_a_wire_in_a_namespace_of_their_own(monkeypatch):
@@ -142,5 +142,7 @@ def test_the_recording_that_comes_with_flopkit():
         of, extra = case["params"], case["extra"]
         assert extra["wire_bytes"] == 2 * (of["ranks"] - 1) / of["ranks"] * 4 * of["numbers"]
         assert case["seconds"]["mean"] > 8 * extra["wire_bytes"] / (1e6 * of["megabits"])
+        if of["megabits"] <= 1000 and of["numbers"] >= 2**18:  # the wire takes most of the time
+            assert case["seconds"]["mean"] < 1.2 * 8 * extra["wire_bytes"] / (1e6 * of["megabits"])
         if of["numbers"] >= 2**18:
             assert extra["wire_bytes"] < extra["card_bytes"] < 1.02 * extra["wire_bytes"]
