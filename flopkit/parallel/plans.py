@@ -230,10 +230,9 @@ class Plan:
         """A rank of DualPipe has two stages, as far from the ends as each other. Of each it holds as many micro-batches as with 1F1B: p + 1 together."""
         p = len(self.ranks)
         one, two = (self._memory_of(at, p - at, name) for at in (i, other))
-        parts = (
-            getattr(one, part) + getattr(two, part) for part in ("weights", "gradients", "optimizer", "layers", "ends")
-        )
-        return Memory(name, *parts, maximum(one.again, two.again), gathered=one.gathered)
+        summed = ("weights", "gradients", "optimizer", "layers", "ends")
+        parts: dict[str, Any] = {part: getattr(one, part) + getattr(two, part) for part in summed}
+        return Memory(name, **parts, again=maximum(one.again, two.again), gathered=one.gathered)
 
     def _memory_of(self, i: int, in_flight: Number, name: str) -> Memory:
         layout, rank = self.layout, self.ranks[i]
