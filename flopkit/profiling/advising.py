@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from flopkit import devices, units
-from flopkit.counter.ledger import Entry
 from flopkit.counter.work import COUNTED, ELEMENTWISE, FREE
 from flopkit.dtypes import format_of
-from flopkit.profiling.matching import ATTENTION, Key, calls_of
+from flopkit.profiling.matching import ATTENTION, PRODUCTS, Key, calls_of, shapes
 from flopkit.profiling.rows import AT_ROOF
 from flopkit.rooflines import bound_by
 from flopkit.tables import Table
@@ -27,7 +26,6 @@ __all__ = ["Advice", "advice"]
 LEAST = 0.01  # of the step: what can gain less is not said
 LAUNCHING = 0.1  # of the step: launches that take less are no matter
 LAUNCHES = 20  # of an optimiser's step: more than fused updates make
-PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "linear")
 HOST = ("Python", "host-bound")
 
 
@@ -86,20 +84,6 @@ class _Seen:
         return sum((gap.seconds for gap in self.joined.gaps if gap.reason == reason), 0.0) / len(self.joined.steps)
 
 
-def _shapes(entry: Entry) -> list[tuple[int, ...]]:
-    """The shapes of a call's tensors, in order; none of a view, of which the counter keeps no key."""
-    import torch
-
-    def walk(part: Any) -> Iterator[tuple[int, ...]]:
-        if isinstance(part, torch.Size):
-            yield tuple(part)
-        elif isinstance(part, tuple):
-            for each in part:
-                yield from walk(each)
-
-    return list(walk(entry.key))
-
-
 # -- rules: each looks for one fault ---------------------------------------------------------------------------------
 
 
@@ -114,7 +98,7 @@ def _fuse(seen: _Seen) -> Iterator[Advice]:
         if entry is None or (entry.work.status == FREE and not entry.work.bytes):  # a view between them
             continue
         pointwise = entry.work.status == ELEMENTWISE and torch.Tag.pointwise in getattr(entry.func, "tags", ())
-        found = _shapes(entry) if pointwise and row and row["bound"] != "launch" and call.key[2] != "optimizer" else []
+        found = shapes(entry) if pointwise and row and row["bound"] != "launch" and call.key[2] != "optimizer" else []
         size = (max(map(math.prod, found)), call.key[2]) if found else None
         if size is not None:
             chains += [[]] * (size != last)
@@ -133,7 +117,11 @@ def _fuse(seen: _Seen) -> Iterator[Advice]:
 
 def _batch(seen: _Seen) -> Iterator[Advice]:
     """Products below the ridge: they wait for weights, which more rows would share."""
-    keys = [key for key, row in seen.rows.items() if row["bound"] == "memory" and row["flops"] and key[0] in PRODUCTS]
+    keys = [
+        key
+        for key, row in seen.rows.items()
+        if row["bound"] == "memory" and row["flops"] and key[0] in (*PRODUCTS, "linear")
+    ]
     if keys:
         flops, moved, least = (sum(seen.rows[key][name] for key in keys) for name in ("flops", "bytes", "at_peak"))
         yield Advice("larger batch", seen.gain(keys, least), "give the products more rows at once; the gain is for each sample",
@@ -176,8 +164,8 @@ def _eights(seen: _Seen) -> Iterator[Advice]:
     """Products in half precision on a GPU, of sizes that its tiles do not divide."""
     odd: dict[Key, int] = {}
     for call in seen.calls if seen.joined.on_gpu else ():
-        if call.entry and call.key[0] in PRODUCTS and format_of(call.entry.work.dtype) in ("fp16", "bf16"):
-            sizes = [n for shape in _shapes(call.entry) if len(shape) > 1 for n in shape[-2:] if n % 8 and n > 8]
+        if call.entry and call.key[0] in (*PRODUCTS, "linear") and format_of(call.entry.work.dtype) in ("fp16", "bf16"):
+            sizes = [n for shape in shapes(call.entry) if len(shape) > 1 for n in shape[-2:] if n % 8 and n > 8]
             odd.update({call.key: min(sizes)} if sizes else {})
     for size in [*odd.values()][:1]:
         yield Advice("multiples of eight", seen.gain(odd, host=False), f"pad sizes to multiples of eight, such as {size:,} to {-(-size // 8) * 8:,}",
@@ -267,13 +255,13 @@ def _loader(seen: _Seen) -> Iterator[Advice]:
 def _head(seen: _Seen) -> Iterator[Advice]:
     """A last product over all positions, of whose result only a few rows are used."""
     working: list[Any] = [
-        call for call in seen.calls if call.entry and call.entry.work.status != FREE and _shapes(call.entry)
+        call for call in seen.calls if call.entry and call.entry.work.status != FREE and shapes(call.entry)
     ]
     for product, user in itertools.pairwise(working):
         if product.key[0] not in ("mm", "addmm") or product.key[2] != "forward" or user.entry.work.status == COUNTED:
             continue
-        (rows, d), (_, wide) = _shapes(product.entry)[-2:]
-        used = [shape for shape in _shapes(user.entry) if shape[-1:] == (wide,)]
+        (rows, d), (_, wide) = shapes(product.entry)[-2:]
+        used = [shape for shape in shapes(user.entry) if shape[-1:] == (wide,)]
         kept = max((math.prod(shape[:-1]) for shape in used), default=rows)
         if wide > d and 2 * kept <= rows:
             least = (seen.rows[product.key]["least"] or 0.0) * kept / rows if product.key in seen.rows else 0.0

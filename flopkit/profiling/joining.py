@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 from flopkit.counter.ledger import Entry
 from flopkit.counter.work import FREE, UNKNOWN
+from flopkit.profiling.compiled import name_compiled
 from flopkit.profiling.events import ON_DEVICE, Event, Trace
-from flopkit.profiling.matching import Key, Node, calls_of, forest, match
+from flopkit.profiling.matching import Key, Node, calls_of, forest, match, own
 
 __all__ = ["NOT_JOINED", "Gap", "Joined", "Row", "join"]
 
@@ -81,6 +82,8 @@ def join(trace: Trace, report: Any) -> Joined:
     calls, steps = calls_of(report), trace.steps
     nodes = forest(trace.events)
     match(nodes, calls, steps)
+    whose = name_compiled(nodes, calls, steps)
+    own(nodes)
     count, on_gpu = len(steps), trace.on_gpu
     rows: dict[Key, Row] = {}
 
@@ -111,7 +114,7 @@ def join(trace: Trace, report: Any) -> Joined:
         for node in nodes:
             if node.call and _inside(node.event.start, steps):
                 row(node.call.key).launches += 1
-    _enter_work(row, calls, {id(node.call) for node in nodes if node.call})
+    _enter_work(row, calls, {id(node.call) for node in nodes if node.call}, whose)
     gaps = _explained(quiet, trace, nodes, pieces, steps)
     for gap in gaps:
         row((f"({gap.reason})", "", "")).seconds[gap.step] += gap.seconds
@@ -123,8 +126,10 @@ def join(trace: Trace, report: Any) -> Joined:
     return Joined(rows, [end - start for start, end in steps], gaps, strangers, kernels, owners, on_gpu, loading)
 
 
-def _enter_work(row: Any, calls: Sequence[Any], matched: set[int]) -> None:
-    """Enter each call's work in its row, or where none of the trace's operators is that call, in the row of what was not joined."""
+def _enter_work(row: Any, calls: Sequence[Any], matched: set[int], compiled: dict[int, Key]) -> None:
+    """Enter each call's work in its row; where none of the trace's operators is that call, in the row of what it was
+    compiled to, or of what was not joined.
+    """
     attention = {call.key for call in calls if call.entry is None and id(call) in matched}
     after: Any = None  # the call outside, which ends after what it opened
     for call in reversed(calls):
@@ -132,7 +137,13 @@ def _enter_work(row: Any, calls: Sequence[Any], matched: set[int]) -> None:
         if not call.is_inside:
             opened = call.entry is not None and call.entry.work.status == UNKNOWN
             after = call if opened and id(call) in matched else None
-        key = call.key if joined else after.key if call.is_inside and after is not None else NOT_JOINED
+        key = (
+            call.key
+            if joined
+            else after.key
+            if call.is_inside and after is not None
+            else compiled.get(id(call), NOT_JOINED)
+        )
         if call.entry is not None and (joined or call.entry.work.status != FREE or call.entry.work.bytes):
             row(key).entries.append(call.entry)
 

@@ -27,8 +27,8 @@ BEATEN = 1.02  # of the roof: more than rounding
 class Profile:
     """Where the seconds of a step went, operator by operator: the result of `flopkit.profile`.
 
-    Every second is in one row: of an operator in a module and a phase, of ``(not joined)``, or of a reason for which nothing ran, such
-    as ``(Python)`` or ``(host-bound)``. The rows sum to ``seconds``.
+    Every second is in one row: of an operator in a module and a phase, of what torch.compile fused, of ``(not joined)``,
+    or of a reason for which nothing ran, such as ``(Python)`` or ``(host-bound)``. The rows sum to ``seconds``.
 
     The roof is that of the device that the trace names, on a CPU of the ceilings that `flopkit.ceilings` kept; `on` takes another.
 
@@ -221,7 +221,7 @@ class Profile:
         return Table(rows, caption="communication", formats=FORMATS)
 
     def not_joined(self) -> Table:
-        """What the trace shows and the counter did not see, by its name in the trace: a graph's kernels, compiled code, the engine."""
+        """What the trace shows and the counter did not see, by its name in the trace: a CUDA graph's kernels, the engine."""
         rows = [
             {"name": name, "seconds": seconds, "number": number}
             for name, (seconds, number) in sorted(self.joined.strangers.items(), key=lambda item: -item[1][0])

@@ -54,8 +54,11 @@ def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None
     Profiling lengthens a step, the more the shorter its operators: `flopkit.profiling.Profile.overhead` says by how much. Short rows are too long by a
     microsecond or two a call. The step is called a few times for each of the three; what it changes, such as weights, changes each time.
 
-    Functions that were compiled run uncompiled while they are counted, so their kernels stay in the row ``(not joined)``, as do those of CUDA
-    graphs. Joining on CUDA has been tested on traces only, not on a GPU.
+    Functions that were compiled run uncompiled while they are counted. What torch.compile made of them has rows of its own:
+    ``compiled: add + relu`` is what it fused, named by the operators that left no event. It has their FLOPs but no bytes,
+    which nobody knows, and its time includes the Python code around the kernels, unless the kernels have events of their own
+    (``torch._inductor.config.cpp.enable_kernel_profile``). ``(torch.compile)`` is guards and wrappers. Kernels of CUDA graphs
+    stay in the row ``(not joined)``. Joining on CUDA has been tested on traces only, not on a GPU.
 
     Examples
     --------
@@ -80,6 +83,8 @@ def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None
     fewest, most = STEPS
     steps = max(fewest, min(most, int(budget / 2 / plain.seconds)))
     trace = _traced(fn, args, kwargs, steps)
+    if trace.is_compiled:  # and products may be in another order, so their sizes are asked for, too
+        trace = _traced(fn, args, kwargs, steps, record_shapes=True)
     masks = _causal_masks()
     if any(entry.op == ATTENTION for entry, *_ in report.order):
         with masks:
@@ -101,7 +106,9 @@ def _check_alone(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         )
 
 
-def _traced(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], steps: int) -> Trace:
+def _traced(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], steps: int, **options: bool
+) -> Trace:
     """So many steps under torch's profiler, after one that is not kept."""
     import torch
     from torch.profiler import ProfilerActivity, record_function
@@ -110,7 +117,7 @@ def _traced(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     on_gpu = cuda.is_available() and cuda.is_initialized()
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
     run = arguments.rotating(fn, arguments.copies((args, kwargs), arguments.place(arguments.tensors(args, kwargs))))
-    prof: Any = torch.profiler.profile(activities=kinds)
+    prof: Any = torch.profiler.profile(activities=kinds, **options)
     with _unheard():
         prof.__enter__()
     try:
