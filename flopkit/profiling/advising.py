@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from flopkit import devices, units
 from flopkit.counter.work import COUNTED, ELEMENTWISE, FREE
 from flopkit.dtypes import format_of
+from flopkit.profiling.joining import LOADING
 from flopkit.profiling.matching import ATTENTION, PRODUCTS, Key, calls_of, shapes
 from flopkit.profiling.rows import AT_ROOF
 from flopkit.rooflines import bound_by
@@ -246,10 +247,12 @@ def _synchronises(seen: _Seen) -> Iterator[Advice]:
 
 
 def _loader(seen: _Seen) -> Iterator[Advice]:
-    """A data loader that the step waits for."""
-    if took := seen.gaps("data loader") if seen.joined.on_gpu else seen.joined.loading:
+    """A data loader that the step waits for: on a GPU while nothing runs, on a CPU as long as it takes."""
+    keys = [key for key in seen.rows if LOADING[0] in key]
+    took = sum(seen.rows[key]["seconds"] for key in keys) if seen.joined.on_gpu else seen.joined.loading
+    if took:
         yield Advice("data loader", took, "load ahead, by num_workers, prefetch_factor and pin_memory, or decode once and keep it",
-                     "the step waits for its batch", [("(data loader)", "", "")])  # fmt: skip
+                     "the step waits for its batch", keys)  # fmt: skip
 
 
 def _head(seen: _Seen) -> Iterator[Advice]:

@@ -7,7 +7,8 @@ threads of its own.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import math
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,11 +18,12 @@ from flopkit.counter.ledger import Entry
 from flopkit.counter.work import FREE, UNKNOWN
 from flopkit.profiling.compiled import name_compiled
 from flopkit.profiling.events import ON_DEVICE, Event, Trace
-from flopkit.profiling.matching import Key, Node, calls_of, forest, match, own
+from flopkit.profiling.matching import Call, Key, Node, calls_of, forest, match, own
 
-__all__ = ["NOT_JOINED", "Gap", "Joined", "Row", "join"]
+__all__ = ["LOADING", "NOT_JOINED", "Gap", "Joined", "Row", "join"]
 
 NOT_JOINED: Key = ("(not joined)", "", "")
+LOADING: Key = ("(data loader)", "", "")
 EQUAL = 1e-9  # s: a trace has nanoseconds
 COLLECTIVES = ("c10d::", "_c10d_functional::")  # operators that ask for communication, or wait for it
 WAIT = "wait_tensor"
@@ -83,6 +85,12 @@ def join(trace: Trace, report: Any) -> Joined:
     nodes = forest(trace.events)
     match(nodes, calls, steps)
     whose = name_compiled(nodes, calls, steps)
+    for node in nodes:
+        if _inside(node.event.start, trace.loading):
+            if node.parent is None or not _inside(node.parent.event.start, trace.loading):
+                node.owner = Call(LOADING, None, "", False)
+            if node.call is not None:
+                node.call.key = (node.call.key[0], LOADING[0], "")
     own(nodes)
     count, on_gpu = len(steps), trace.on_gpu
     rows: dict[Key, Row] = {}
@@ -239,8 +247,9 @@ def _shared(
     return seconds, sent, hidden, quiet
 
 
-def _inside(time: float, steps: Sequence[tuple[float, float]]) -> bool:
-    return any(start <= time < end for start, end in steps)
+def _inside(time: float, spans: Sequence[tuple[float, float]]) -> bool:
+    last = bisect_right(spans, (time, math.inf)) - 1
+    return last >= 0 and time < spans[last][1]
 
 
 def _explained(

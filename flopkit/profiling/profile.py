@@ -167,7 +167,7 @@ class Profile:
 
         def place(row: dict[str, Any]) -> Key:
             if not row["phase"]:  # nothing of the program's
-                return (row["operator"], row["operator"], "")
+                return ("", row["module"] or row["operator"], "")
             if row["module"].startswith("(") or depth is None:
                 return ("", row["module"], "")
             return ("", ".".join(row["module"].split(".")[:depth]) or WHOLE, "")
@@ -177,7 +177,7 @@ class Profile:
     def by_phase(self) -> Table:
         """One row for each phase, and for what belongs to none."""
         return self._table(
-            self._groups(lambda row: ("", "", row["phase"] or row["operator"])), ("phase",), "by phase"
+            self._groups(lambda row: ("", "", row["phase"] or row["module"] or row["operator"])), ("phase",), "by phase"
         )  # fmt: skip
 
     def gaps(self, most: int = 20) -> Table:
