@@ -58,6 +58,11 @@ class Trace:
         """When torch's data loader was asked for a batch."""
         return [(each.start, each.end) for each in self.events if each.kind == "annotation" and LOADER in each.name]
 
+    @cached_property
+    def gloo(self) -> list[Event]:
+        """The collectives that gloo ran, on threads of its own."""
+        return [each for each in self.events if each.kind == "annotation" and each.name.startswith("gloo:")]
+
     @property
     def steps(self) -> list[tuple[float, float]]:
         """Start and end of each step, by torch's annotation ``ProfilerStep#…``; without any, the trace is one step."""

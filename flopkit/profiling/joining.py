@@ -27,7 +27,6 @@ LOADING: Key = ("(data loader)", "", "")
 EQUAL = 1e-9  # s: a trace has nanoseconds
 COLLECTIVES = ("c10d::", "_c10d_functional::")  # operators that ask for communication, or wait for it
 WAIT = "wait_tensor"
-GLOO = "gloo:"
 SYNCHRONISES = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy")
 
 
@@ -82,7 +81,12 @@ class _Piece(NamedTuple):
 def join(trace: Trace, report: Any) -> Joined:
     """Join the events of *trace* with the calls of *report*, which was counted by `flopkit.counter.running.in_order`."""
     calls, steps = calls_of(report), trace.steps
-    nodes = forest(trace.events)
+    spans: defaultdict[Any, list[tuple[float, float]]] = defaultdict(
+        list
+    )  # of collectives of gloo: what they call is theirs
+    for event in trace.gloo:
+        spans[event.lane].append((event.start, event.end))
+    nodes = [node for node in forest(trace.events) if not _inside(node.event.start, spans[node.event.lane])]
     match(nodes, calls, steps)
     whose = name_compiled(nodes, calls, steps)
     for node in nodes:
@@ -98,7 +102,7 @@ def join(trace: Trace, report: Any) -> Joined:
     def row(key: Key) -> Row:
         return rows.setdefault(key, Row(key, [0.0] * count))
 
-    pieces = _on_device(trace.events, nodes) if on_gpu else [*_on_host(nodes), *_by_gloo(trace.events, nodes)]
+    pieces = _on_device(trace.events, nodes) if on_gpu else [*_on_host(nodes), *_by_gloo(trace.gloo, nodes)]
     seconds, sent, hidden, quiet = _shared([piece for piece, _ in pieces], steps)
     for step, shares in enumerate(seconds):
         for key, share in shares.items():
@@ -173,12 +177,11 @@ def _on_host(nodes: Sequence[Node]) -> list[tuple[_Piece, Event]]:
     return found
 
 
-def _by_gloo(events: Sequence[Event], nodes: Sequence[Node]) -> list[tuple[_Piece, Event]]:
+def _by_gloo(ran: Sequence[Event], nodes: Sequence[Node]) -> list[tuple[_Piece, Event]]:
     """Collectives that gloo ran on its own threads: the first belongs to the first operator that asked for one, and so on.
 
     Where the trace has more of one than of the other, or one that runs before it is asked for, nobody can tell whose each is.
     """
-    ran = [event for event in events if event.kind == "annotation" and event.name.startswith(GLOO)]
     asked = [node for node in nodes if _communicates(node) and WAIT not in node.event.name
              and not (node.parent and _communicates(node.parent))]  # fmt: skip
     told = len(asked) == len(ran) and all(
