@@ -48,7 +48,7 @@ def rows_attaching(seconds=20):
             handle = register_optimizer_step_pre_hook(hook)
             for _ in range(30):
                 step()
-            assert hook.attachment.phase == "timing" and hook.attachment.gauges
+            assert hook.attachment.phase == "timing" and hook.attachment.step_rates.gauges
             mine = dict(hooks_before), dict(optimizer._optimizer_step_post_hooks)
             taken = {True: [], False: []}
             start, order = time.perf_counter(), random.Random(0)
