@@ -26,6 +26,7 @@ __all__ = ["Advice", "advice"]
 
 LEAST = 0.01  # of the step: what can gain less is not said
 LAUNCHING = 0.1  # of the step: launches that take less are no matter
+LONG = 1e-3  # s without an operator, in most steps: more than the way to the next
 LAUNCHES = 20  # of an optimiser's step: more than fused updates make
 HOST = ("Python", "host-bound")
 
@@ -68,6 +69,14 @@ class _Seen:
         self.rows = {(row["operator"], row["module"], row["phase"]): row for row in profile.rows}
         self.calls = calls_of(profile.report)
         self.device = devices.device(profile.device) if isinstance(profile.device, str) else profile.device
+        late = [gap for gap in self.joined.gaps if gap.reason in HOST]
+        long = Counter((gap.key, gap.after) for gap in late if gap.seconds >= LONG)
+        often = {place for place, times in long.items() if 2 * times > len(self.joined.steps)}
+        is_long = [gap.seconds >= LONG and (gap.key, gap.after) in often for gap in late]
+        self.elsewhere = [gap for gap, long in zip(late, is_long, strict=True) if long]
+        self.late = [
+            gap for gap, long in zip(late, is_long, strict=True) if not long
+        ]  # on the way to the next operator
 
     def of_phase(self, phase: str) -> list[Key]:
         return [key for key in self.rows if key[2] == phase]
@@ -77,7 +86,7 @@ class _Seen:
         chosen = {key for key in keys if key in self.rows}
         rows = [self.rows[key] for key in chosen]
         floor = sum(row["least"] or 0.0 for row in rows) if least is None else least
-        waits = sum(gap.seconds for gap in self.joined.gaps if gap.reason in HOST and gap.key in chosen)
+        waits = sum(gap.seconds for gap in self.late if gap.key in chosen)
         return max(0.0, float(sum(row["seconds"] for row in rows) + host * waits / len(self.joined.steps) - floor))
 
     def gaps(self, reason: str) -> float:
@@ -185,16 +194,27 @@ def _optimizer(seen: _Seen) -> Iterator[Advice]:
 def _launches(seen: _Seen) -> Iterator[Advice]:
     """A host that does not keep up, in what is not the optimiser's, which has a rule of its own."""
     keys = [key for key, row in seen.rows.items() if row["bound"] == "launch" and key[2] not in ("", "optimizer")]
-    late = [gap for gap in seen.joined.gaps if gap.reason == "host-bound" and gap.key and gap.key[2] != "optimizer"]
+    late = [gap for gap in seen.late if gap.reason == "host-bound" and gap.key and gap.key[2] != "optimizer"]
     steps = len(seen.joined.steps)
     ways, gain = "torch.compile, or fewer and larger operators", seen.gain(keys, 0.0)
-    why = f"{sum(seen.rows[key]['launches'] for key in keys):,.0f} calls a step do little but find their way to the kernel"
+    calls = units.count(round(sum(seen.rows[key]["launches"] for key in keys)), "calls")
+    why = f"{calls} a step with little to do but to find the way to the kernel"
     if seen.joined.on_gpu:
         ways, gain = 'a CUDA graph, or torch.compile(mode="reduce-overhead")', sum(gap.seconds for gap in late) / steps
         why = f"waits of the device for the next launch, in a step: {len(late) / steps:,.3g}"
         keys = [gap.key for gap in late if gap.key]
     if gain >= LAUNCHING * seen.profile.seconds:
         yield Advice("fewer launches", gain, ways, why, keys)
+
+
+def _elsewhere(seen: _Seen) -> Iterator[Advice]:
+    """A host that does something else than torch's work, and lets it wait."""
+    if seen.elsewhere:
+        longest = max(seen.elsewhere, key=lambda gap: gap.seconds)
+        yield Advice("work outside of torch", sum(gap.seconds for gap in seen.elsewhere) / len(seen.joined.steps),
+                     "take Python, NumPy, files and waiting out of the step, or to another process",
+                     f"no operator runs for up to {units.seconds(longest.seconds)}, before {longest.after}",
+                     [(f"({longest.reason})", "", "")])  # fmt: skip
 
 
 def _checkpoints(seen: _Seen) -> Iterator[Advice]:
@@ -273,5 +293,5 @@ def _head(seen: _Seen) -> Iterator[Advice]:
 
 
 RULES: tuple[Callable[[_Seen], Iterator[Advice]], ...] = (
-    _fuse, _batch, _precision, _layout, _eights, _optimizer, _launches, _checkpoints, _causal, _math, _synchronises, _loader, _head,
+    _fuse, _batch, _precision, _layout, _eights, _optimizer, _launches, _elsewhere, _checkpoints, _causal, _math, _synchronises, _loader, _head,
 )  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -67,6 +67,7 @@ class Joined:
     kernels: dict[str, float]  # seconds of each kernel a step, as the device has it
     owners: list[tuple[Event, Key]]
     on_gpu: bool
+    uneven: int  # calls that ran in some of the steps only
     loading: float  # seconds a step in which the host asked a data loader for a batch
 
 
@@ -126,6 +127,7 @@ def join(trace: Trace, report: Any) -> Joined:
         for node in nodes:
             if node.call and _inside(node.event.start, steps):
                 row(node.call.key).launches += 1
+    ran = Counter(node.call for node in nodes if node.call and _inside(node.event.start, steps))
     _enter_work(row, calls, {id(node.call) for node in nodes if node.call}, whose)
     gaps = _explained(quiet, trace, nodes, pieces, steps)
     for gap in gaps:
@@ -135,7 +137,10 @@ def join(trace: Trace, report: Any) -> Joined:
     owners = [(node.event, node.owner.key if node.owner else NOT_JOINED) for node in nodes]
     owners += [(event, piece.key) for piece, event in pieces if on_gpu or event.kind == "annotation"]
     loading = sum(max(0.0, min(end, to) - max(start, at)) for start, end in steps for at, to in trace.loading) / count
-    return Joined(rows, [end - start for start, end in steps], gaps, strangers, kernels, owners, on_gpu, loading)
+    uneven = sum(0 < ran[call] < count for call in calls)
+    return Joined(
+        rows, [end - start for start, end in steps], gaps, strangers, kernels, owners, on_gpu, uneven, loading
+    )
 
 
 def _enter_work(row: Any, calls: Sequence[Any], matched: set[int], compiled: dict[int, Key]) -> None:

@@ -47,6 +47,10 @@ class Profile:
         self.dtype = dtype
         self.device = self._found() if device is None else device
         self.rows = rows_of(self.joined, report, self.device, dtype)
+        if uneven := self.joined.uneven:
+            self.notes.append(
+                f"the steps differ: {units.count(uneven, 'operators')} of the counted one ran in some of them only; their rates are too high"
+            )
         if beaten := sum((row["of_roof"] or 0.0) > BEATEN for row in self.rows):
             self.notes.append(
                 f"{units.count(beaten, 'rows')} faster than the roof: caches serve their bytes, or the roof is another device's"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -44,10 +45,10 @@ def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None
     Raises
     ------
     TypeError
-        If *fn* cannot be called, or the budget is no number.
+        If *fn* cannot be called or only makes a generator or a coroutine, or the budget is no number.
     ValueError
-        For a budget that is not positive, a function that runs no operator, one that communicates with other ranks, and whatever
-        `flopkit.measure` refuses.
+        For a budget that is not positive, a function that runs no operator, runs all in threads of its own, or communicates
+        with other ranks, while another of torch's profilers runs, and for whatever `flopkit.measure` refuses.
 
     Notes
     -----
@@ -73,13 +74,16 @@ def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None
     if not callable(fn):
         raise TypeError(f"fn={fn!r}: must be a function or a module; pass its arguments after it, profile(fn, x)")
     budget = BUDGET if time_budget is None else positive("time_budget", time_budget, "seconds")
+    for is_late, way in ((inspect.isgeneratorfunction, "list"), (inspect.iscoroutinefunction, "asyncio.run")):
+        if is_late(fn):
+            raise TypeError(f"fn={_name(fn)}: a call of it runs nothing yet; pass lambda: {way}({_name(fn)}(…))")
+    if _profiler_runs():
+        raise ValueError("torch's profiler is running, and only one can: call fk.profile outside of its block")
     _check_alone(fn, args, kwargs)
     plain = measure(fn, *args, time_budget=budget / 2, **kwargs)
     report = in_order(fn, *args, **kwargs)
     if not report.order:
-        raise ValueError(
-            f"fn={getattr(fn, '__name__', fn)}: no operator of torch ran in it; pass a step that runs some"
-        )
+        raise ValueError(f"fn={_name(fn)}: no operator of torch ran in it; pass a step that runs some")
     fewest, most = STEPS
     steps = max(fewest, min(most, int(budget / 2 / plain.seconds)))
     trace = _traced(fn, args, kwargs, steps)
@@ -92,6 +96,16 @@ def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None
     return Profile(trace, report, plain, causal_masks=masks.found)
 
 
+def _name(fn: Any) -> str:
+    return str(getattr(fn, "__name__", type(fn).__name__))
+
+
+def _profiler_runs() -> bool:
+    import torch
+
+    return bool(torch.autograd.profiler._is_profiler_enabled)
+
+
 def _check_alone(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Each rank of a job would decide by its own clock how often it runs the step, and wait for ever for the others."""
     import torch
@@ -101,7 +115,7 @@ def _check_alone(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         return
     if in_order(fn, *args, **kwargs).communication.rows:
         raise ValueError(
-            f"fn={getattr(fn, '__name__', type(fn).__name__)}: it communicates with other ranks, and ranks that run it by their own clocks lose step; "
+            f"fn={_name(fn)}: it communicates with other ranks, and ranks that run it by their own clocks lose step; "
             "run equally many steps on each under torch.profiler, and join: flopkit.profiling.Profile.from_trace(path, flopkit.profiling.in_order(step))"
         )
 
@@ -122,6 +136,8 @@ def _traced(
         prof.__enter__()
     try:
         run()  # the first event of all takes the profiler milliseconds
+        if not _profiler_runs():
+            raise ValueError(f"fn={_name(fn)}: it runs torch's profiler, and only one can run; take it out of the step")
         if on_gpu:
             cuda.synchronize()
         for step in range(steps):
@@ -135,7 +151,13 @@ def _traced(
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "trace.json")
         prof.export_chrome_trace(str(file))
-        return read_trace(file)
+        try:
+            return read_trace(file)
+        except ValueError:
+            raise ValueError(
+                f"fn={_name(fn)}: its operators ran in threads that it started, which torch's profiler does not see; "
+                "run them in the thread that calls it"
+            ) from None
 
 
 @contextlib.contextmanager

@@ -320,6 +320,29 @@ def test_a_host_that_launches_too_slowly(tmp_path):
     assert "CUDA graph" in first["change"]
 
 
+@pytest.mark.parametrize(("late", "said"), [((3000, 3000, 3000), 3e-3), ((3000, 3000, 3), 2e-3), ((3, 3, 3000), None)])
+def test_work_outside_of_torch_is_no_launch(late, said, tmp_path):
+    """Before the same operator, in most steps; a stretch that comes once may be the machine's."""
+    report = in_order(lambda: torch.ones(4, 4) @ torch.ones(4, 4))
+    trace = Kineto(card="")
+    for number, wait in enumerate(late):
+        start = 10_000 * number
+        trace.step(number, start, start + wait + 10).op("aten::mm", start + wait, start + wait + 10)
+    advice = {row["advice"]: row for row in Profile.from_trace(trace.write(tmp_path), report).advice()}
+    if said is None:
+        assert "work outside of torch" not in advice and advice["fewer launches"]["seconds"] > 1e-3
+    else:
+        assert advice["work outside of torch"]["seconds"] == pytest.approx(said)
+        assert "up to 3 ms, before aten::mm" in advice["work outside of torch"]["why"]
+        assert advice.get("fewer launches", {"seconds": 0})["seconds"] < 20e-6
+
+
+def test_a_step_that_sleeps_is_told_so():
+    found = profile(lambda: (time.sleep(0.003), BIG.sin()), time_budget=0.05)
+    first = next(row for row in found.advice() if row["advice"] == "work outside of torch")
+    assert first["seconds"] >= 0.003 and ("(Python)", "", "") in first["keys"]
+
+
 def test_rows_at_their_roof_have_nothing_to_gain(tmp_path):
     """2 · 512³ FLOPs in 300 µs: 895 GFLOP/s of 1 TFLOP/s."""
     mine = fk.Device("mine", peak={"fp32": 1e12}, bandwidth=1e12)
