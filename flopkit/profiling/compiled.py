@@ -72,8 +72,8 @@ def name_compiled(nodes: Sequence[Node], calls: Sequence[Call], steps: Sequence[
     Calls between two that are matched, and that are not matched themselves, ran in the compiled graph that ran there.
     """
     around = Call(GUARDS, None, "", False)
-    for node in nodes:
-        node.owner = around if AROUND.search(node.event.name) else None
+    for each in nodes:
+        each.owner = around if AROUND.search(each.event.name) else None
     whose: dict[int, Key] = {}
     starts, place = [node.event.start for node in nodes], {id(call): i for i, call in enumerate(calls)}
     matched = {id(node.call) for node in nodes if node.call}
@@ -82,7 +82,8 @@ def name_compiled(nodes: Sequence[Node], calls: Sequence[Call], steps: Sequence[
         regions: dict[Node, _Region] = {}
         touched: list[Node] = []  # the graphs that ran, if only in part, since the last matched call
         last = -1
-        for node in [*nodes[bisect_left(starts, begin) : bisect_left(starts, end)], None]:
+        found: list[Node | None] = [*nodes[bisect_left(starts, begin) : bisect_left(starts, end)], None]
+        for node in found:
             if node is not None and node.event.name.startswith(GRAPH):
                 regions[node] = _Region([node])
                 touched.append(node)
@@ -93,7 +94,7 @@ def name_compiled(nodes: Sequence[Node], calls: Sequence[Call], steps: Sequence[
                 if id(call) in matched or call.key in attention:
                     continue
                 is_backward = call.key[2] in BACKWARD
-                ran = list(dict.fromkeys(regions[each] for each in touched if regions[each].is_backward == is_backward))
+                ran = list(dict.fromkeys(regions[graph] for graph in touched if regions[graph].is_backward == is_backward))
                 if ran and call.entry and call.entry.work.status != FREE and not call.is_inside:
                     for other in ran[1:]:
                         ran[0].graphs += other.graphs
@@ -101,7 +102,7 @@ def name_compiled(nodes: Sequence[Node], calls: Sequence[Call], steps: Sequence[
                         regions.update(dict.fromkeys(other.graphs, ran[0]))
                     ran[0].calls.append(call)
             if at > last:  # a gradient that is added late comes with the calls of long ago
-                last, touched = at, [each for each in touched if node and each.event.end > node.event.start]
+                last, touched = at, [graph for graph in touched if node and graph.event.end > node.event.start]
         for region in set(regions.values()):
             region.match_in_any_order()
             key = region.name()

@@ -121,7 +121,7 @@ def _check_alone(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 
 
 def _traced(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], steps: int, **options: bool
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], steps: int, record_shapes: bool = False
 ) -> Trace:
     """So many steps under torch's profiler, after one that is not kept."""
     import torch
@@ -131,7 +131,7 @@ def _traced(
     on_gpu = cuda.is_available() and cuda.is_initialized()
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
     run = arguments.rotating(fn, arguments.copies((args, kwargs), arguments.place(arguments.tensors(args, kwargs))))
-    prof: Any = torch.profiler.profile(activities=kinds, **options)
+    prof: Any = torch.profiler.profile(activities=kinds, record_shapes=record_shapes)
     with _unheard():
         prof.__enter__()
     try:
