@@ -66,18 +66,20 @@ class _Region:
         return (COMPILED + named[0][1], module, phase) if len({name for _, name in named}) == 1 else None
 
 
-def name_compiled(nodes: Sequence[Node], calls: Sequence[Call], steps: Sequence[tuple[float, float]]) -> dict[int, Key]:
-    """Give compiled graphs, their kernels and what is around them rows; by ids of calls, the rows that have their work.
+def name_compiled(
+    nodes: Sequence[Node], calls: Sequence[Call], steps: Sequence[tuple[float, float]]
+) -> dict[Call, Key]:
+    """Give compiled graphs, their kernels and what is around them rows; the row that has the work of each call.
 
     Calls between two that are matched, and that are not matched themselves, ran in the compiled graph that ran there.
     """
     around = Call(GUARDS, None, "", False)
     for each in nodes:
         each.owner = around if AROUND.search(each.event.name) else None
-    whose: dict[int, Key] = {}
-    starts, place = [node.event.start for node in nodes], {id(call): i for i, call in enumerate(calls)}
-    matched = {id(node.call) for node in nodes if node.call}
-    attention = {call.key for call in calls if call.entry is None and id(call) in matched}
+    whose: dict[Call, Key] = {}
+    starts, place = [node.event.start for node in nodes], {call: i for i, call in enumerate(calls)}
+    matched = {node.call for node in nodes if node.call}
+    attention = {call.key for call in matched if call.entry is None}
     for begin, end in steps if any(node.owner for node in nodes) else ():
         regions: dict[Node, _Region] = {}
         touched: list[Node] = []  # the graphs that ran, if only in part, since the last matched call
@@ -89,12 +91,14 @@ def name_compiled(nodes: Sequence[Node], calls: Sequence[Call], steps: Sequence[
                 touched.append(node)
             if node is not None and node.call is None:
                 continue
-            at = len(calls) if node is None else place[id(node.call)]
+            at = len(calls) if node is None else place[node.call]
             for call in calls[last + 1 : at]:
-                if id(call) in matched or call.key in attention:
+                if call in matched or call.key in attention:
                     continue
                 is_backward = call.key[2] in BACKWARD
-                ran = list(dict.fromkeys(regions[graph] for graph in touched if regions[graph].is_backward == is_backward))
+                ran = list(
+                    dict.fromkeys(regions[graph] for graph in touched if regions[graph].is_backward == is_backward)
+                )
                 if ran and call.entry and call.entry.work.status != FREE and not call.is_inside:
                     for other in ran[1:]:
                         ran[0].graphs += other.graphs
@@ -106,5 +110,5 @@ def name_compiled(nodes: Sequence[Node], calls: Sequence[Call], steps: Sequence[
         for region in set(regions.values()):
             region.match_in_any_order()
             key = region.name()
-            whose.update({id(call): key for call in region.calls} if key else {})
+            whose.update(dict.fromkeys(region.calls, key) if key else {})
     return whose

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flopkit import devices, units
+from flopkit.counter.breakdown import check_depth
 from flopkit.measuring.measurement import Measurement
 from flopkit.measuring.protocol import interval
 from flopkit.profiling.events import Trace, read_trace
@@ -166,8 +167,7 @@ class Profile:
         ValueError
             For another depth.
         """
-        if depth is not None and (not isinstance(depth, int) or isinstance(depth, bool) or depth < 0):
-            raise ValueError(f"depth={depth!r}: must be 0 (the model alone), 1, 2, … or None (all the way)")
+        check_depth(depth)
 
         def place(row: dict[str, Any]) -> Key:
             if not row["phase"]:  # nothing of the program's
