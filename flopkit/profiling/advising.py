@@ -89,10 +89,6 @@ class _Seen:
         waits = sum(gap.seconds for gap in self.late if gap.key in chosen)
         return max(0.0, float(sum(row["seconds"] for row in rows) + host * waits / len(self.joined.steps) - floor))
 
-    def gaps(self, reason: str) -> float:
-        """Seconds a step in which nothing ran, for this reason."""
-        return sum((gap.seconds for gap in self.joined.gaps if gap.reason == reason), 0.0) / len(self.joined.steps)
-
 
 # -- rules: each looks for one fault ---------------------------------------------------------------------------------
 
@@ -261,7 +257,7 @@ def _synchronises(seen: _Seen) -> Iterator[Advice]:
     waits = [gap for gap in seen.joined.gaps if gap.reason == "synchronised"]
     if waits:
         during = Counter(gap.during for gap in waits).most_common(1)[0][0]
-        yield Advice("synchronising calls", seen.gaps("synchronised"), "take .item(), .cpu() and print out of the loop, or call them every so many steps",
+        yield Advice("synchronising calls", sum(gap.seconds for gap in waits) / len(seen.joined.steps), "take .item(), .cpu() and print out of the loop, or call them every so many steps",
                      f"{len(waits) / len(seen.joined.steps):,.3g} times a step, such as {during}: the device then has nothing to do",
                      [gap.key for gap in waits if gap.key])  # fmt: skip
 

@@ -110,7 +110,7 @@ def match(nodes: Sequence[Node], calls: Sequence[Call], steps: Sequence[tuple[fl
             known.add(node)
             if steps[place][0] <= node.event.start < steps[place][1]:
                 by_step[place].append(node)
-    compiled = any(node.event.name.startswith(GRAPH) for node in nodes)
+    compiled = any(node.event.name.startswith((GRAPH, "CompiledFunction")) for node in nodes)
     shaped = compiled and any("Input Dims" in (node.event.source.get("args") or {}) for node in nodes)
     seen: dict[Any, list[tuple[int, Call]]] = {}
     for found in by_step:

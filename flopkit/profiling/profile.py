@@ -143,6 +143,9 @@ class Profile:
         rates *flops_per_s* and *bytes_per_s*, the share *of_roof* (the least time of the row's calls over its seconds), what *bound* it is:
         compute, memory, both, communication or launch, and *launches*: kernels and copies, on a CPU calls.
 
+        What a data loader calls in the main process has the module ``(data loader)`` and no phase. Rows that torch.compile fused
+        (``compiled: …``) have no bytes, and so no bound.
+
         On a GPU a row is launch-bound where the device waited for its launches longer than they ran; on a CPU where a call moves less than
         64 KiB and does less than a million FLOPs.
         """

@@ -116,6 +116,19 @@ def test_attention_in_a_graph_is_that_of_the_program(tmp_path):
     assert named(found)["scaled_dot_product_attention"]["flops"] == report.flops > 0
 
 
+@pytest.mark.parametrize("name", [GRAPH, "CompiledFunctionBackward"])
+def test_gradients_that_compiled_code_adds_up_at_its_end(tmp_path, name):
+    """The first addition of the program is another one, which the compiler fused."""
+    weight = torch.nn.Parameter(torch.ones(4))
+    weight.grad = torch.zeros(4)
+    report = in_order(lambda: (torch.add(weight, 1.0) * 2.0).sum().backward())
+    trace = Kineto(card="").step(0, 0, 90).op(name, 0, 50)
+    trace.op("torch::autograd::AccumulateGrad", 70, 80).op("aten::add_", 72, 80)
+    found = Profile.from_trace(trace.write(tmp_path), report)
+    added = next(row for row in found.rows if row["operator"] in ("add", "add_") and row["phase"])
+    assert (added["module"], added["phase"], round(1e6 * added["seconds"])) == ("(no module)", "backward", 10)
+
+
 COMPILERS = [os.environ.get("CXX"), *(["cl"] if sys.platform == "win32" else ["g++", "clang++"])]
 
 
