@@ -14,7 +14,7 @@ from flopkit.counter.running import in_order
 from flopkit.measuring import arguments
 from flopkit.measuring.protocol import BUDGET
 from flopkit.measuring.running import measure
-from flopkit.profiling.events import STEP, Trace, read_trace
+from flopkit.profiling.events import LOADER, STEP, Trace, read_trace
 from flopkit.profiling.matching import ATTENTION
 from flopkit.profiling.profile import Profile
 from flopkit.sizes import positive
@@ -140,11 +140,12 @@ def _traced(
             raise ValueError(f"fn={_name(fn)}: it runs torch's profiler, and only one can run; take it out of the step")
         if on_gpu:
             cuda.synchronize()
-        for step in range(steps):
-            with record_function(f"{STEP}{step}"):
-                run()
-                if on_gpu:
-                    cuda.synchronize()
+        with _marked_iterators():
+            for step in range(steps):
+                with record_function(f"{STEP}{step}"):
+                    run()
+                    if on_gpu:
+                        cuda.synchronize()
     finally:
         with _unheard():
             prof.__exit__(None, None, None)
@@ -158,6 +159,25 @@ def _traced(
                 f"fn={_name(fn)}: its operators ran in threads that it started, which torch's profiler does not see; "
                 "run them in the thread that calls it"
             ) from None
+
+
+@contextlib.contextmanager
+def _marked_iterators() -> Iterator[None]:
+    """A data loader's start, of its workers, too, is loading: torch marks only what it does for each batch."""
+    from torch.profiler import record_function
+    from torch.utils.data import DataLoader
+
+    plain = DataLoader.__iter__
+
+    def marked(self: Any) -> Any:
+        with record_function(f"{LOADER}#__iter__"):
+            return plain(self)
+
+    DataLoader.__iter__ = marked  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        DataLoader.__iter__ = plain  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
