@@ -89,9 +89,10 @@ def name_compiled(
             if node is not None and node.event.name.startswith(GRAPH):
                 regions[node] = _Region([node])
                 touched.append(node)
-            if node is not None and node.call is None:
+            call_here = None if node is None else node.call
+            if node is not None and call_here is None:
                 continue
-            at = len(calls) if node is None else place[node.call]
+            at = len(calls) if call_here is None else place[call_here]
             for call in calls[last + 1 : at]:
                 if call in matched or call.key in attention:
                     continue
