@@ -1,7 +1,9 @@
 """What could be changed in a step, and the most that it can gain: Amdahl's law over the rows of a profile, never a promise.
 
 A rule looks at the rows, at the calls in their order or at what the device waited for, and names the rows that its change would touch.
-These can save what lies above their roof, and where no roof is known all that they take, with the time that the host took before each.
+These can save what lies above their roof, and where no roof is known all that they take, with the time that the host took before each. Of
+launches, checkpoints, an optimiser's small updates and attention in pieces the bound is all that their rows take: what a fused kernel in
+their place needs is not subtracted.
 Rules for CUDA alone (precision, layout, sizes, synchronisation) have been tested on traces.
 """
 
@@ -18,7 +20,7 @@ from flopkit.counter.work import COUNTED, ELEMENTWISE, FREE
 from flopkit.dtypes import format_of
 from flopkit.profiling.joining import LOADING
 from flopkit.profiling.matching import ATTENTION, PRODUCTS, Key, calls_of, shapes
-from flopkit.profiling.rows import AT_ROOF
+from flopkit.profiling.rows import AT_ROOF, beats
 from flopkit.rooflines import bound_by
 from flopkit.tables import Table
 
@@ -47,7 +49,7 @@ def advice(profile: Any) -> Table:
     found = [each for rule in RULES for each in rule(seen) if each.seconds >= LEAST * profile.seconds]
     found.sort(key=lambda each: -each.seconds)
     for key, row in seen.rows.items():
-        if (row["of_roof"] or 0.0) >= AT_ROOF and row["share"] >= LEAST:
+        if (row["of_roof"] or 0.0) >= AT_ROOF and not beats(row) and row["share"] >= LEAST:
             why, left = f"at {units.percent(row['of_roof'])} of the roof", max(0.0, row["seconds"] - row["least"])
             found.append(Advice("nothing to gain here", left, "", why, [key]))
     rows = []

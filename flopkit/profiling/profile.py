@@ -17,12 +17,10 @@ from flopkit.measuring.protocol import interval
 from flopkit.profiling.events import Trace, read_trace
 from flopkit.profiling.joining import NOT_JOINED, Joined, join
 from flopkit.profiling.matching import WHOLE, Key
-from flopkit.profiling.rows import COLUMNS, FORMATS, MARKS, compared, grouped, key_of, main_roof, rows_of
+from flopkit.profiling.rows import COLUMNS, FORMATS, MARKS, beats, compared, grouped, key_of, main_roof, rows_of
 from flopkit.tables import Table, as_html
 
 __all__ = ["Profile"]
-
-BEATEN = 1.02  # of the roof: more than rounding
 
 
 class Profile:
@@ -52,9 +50,9 @@ class Profile:
             self.notes.append(
                 f"the steps differ: {units.count(uneven, 'operators')} of the counted one ran in some of them only; their rates are too high"
             )
-        if beaten := sum((row["of_roof"] or 0.0) > BEATEN for row in self.rows):
+        if beaten := sum(beats(row) for row in self.rows):
             self.notes.append(
-                f"{units.count(beaten, 'rows')} faster than the roof: caches serve their bytes, or the roof is another device's"
+                f"{units.count(beaten, 'rows')} faster than the roof: caches serve their bytes, or the roof is another device's, or was measured while other programs ran: fk.ceilings() measures it anew"
             )
 
     @classmethod
@@ -318,7 +316,12 @@ class Profile:
         spread = f" ± {units.percent((high - low) / 2 / self.seconds)}" if steps > 1 else ""
         plain = "the time without it was not measured"
         if self.plain is not None and self.overhead is not None:
-            plain = f"{units.seconds(self.plain.seconds)} without it (fk.measure): profiling adds {units.percent(max(self.overhead, 0.0))}"
+            adds = (
+                f"profiling adds {units.percent(self.overhead)}"
+                if self.overhead >= 0
+                else "what profiling adds is lost in the noise"
+            )
+            plain = f"{units.seconds(self.plain.seconds)} without it (fk.measure): {adds}"
         sent = [sum(row[name] for row in self.rows) for name in ("communication", "hidden")]
         return [
             f"{units.seconds(self.seconds)}{spread} a step under the profiler ({units.count(steps, 'steps')}); {plain}",

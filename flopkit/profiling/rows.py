@@ -19,10 +19,11 @@ from flopkit.profiling.joining import Joined
 from flopkit.profiling.matching import Key
 from flopkit.rooflines import Calls, program_bound, roofline
 
-__all__ = ["compared", "grouped", "key_of", "main_roof", "rows_of"]
+__all__ = ["beats", "compared", "grouped", "key_of", "main_roof", "rows_of"]
 
 SMALL = (2**16, 2**20)  # bytes and FLOPs of a call on a CPU: with less, most of its time is the way to the kernel
 AT_ROOF = 0.8  # of the roof: what sits there has nothing to gain
+_BEATEN = 1.02  # of the roof: more than rounding
 MARKS = ("operator", "module", "phase")
 COLUMNS = ("seconds", "share", "flops", "bytes", "flops_per_s", "bytes_per_s", "of_roof", "bound", "launches")
 FORMATS: dict[str, Callable[[Any], str]] = {
@@ -39,6 +40,11 @@ FORMATS: dict[str, Callable[[Any], str]] = {
 
 
 Rows = list[dict[str, Any]]
+
+
+def beats(row: dict[str, Any]) -> bool:
+    """Whether a row is faster than its roof: then the roof is not its own, and says nothing of what it can gain."""
+    return bool((row["of_roof"] or 0.0) > _BEATEN)
 
 
 def key_of(row: dict[str, Any]) -> Key:

@@ -240,8 +240,10 @@ def _by_format(work: Any, which: str, device: Any, dtype: Any) -> dict[str, Any]
         if dtype is not None:
             found = {chosen: sum(found.values())}
         elif not found:
+            missed = ", ".join(row["operator"] for row in getattr(work, "uncounted", ())[:3])
+            why = f" (not counted: {missed}; flopkit.formula registers a formula)" if missed else ""
             raise ValueError(
-                "flops: this report counted no FLOPs, so no number format whose peak they would meet; pass dtype="
+                f"flops: this report counted no FLOPs{why}, so no number format whose peak they would meet; pass dtype="
             )
         else:
             found = {devices.fastest_mode(device, format): flops for format, flops in found.items()}

@@ -357,6 +357,15 @@ def test_rows_at_their_roof_have_nothing_to_gain(tmp_path):
     assert only["advice"] == "nothing to gain here" and "89.5 % of the roof" in only["why"]
 
 
+def test_a_row_that_beats_its_roof_is_not_said_to_have_nothing_to_gain(tmp_path):
+    """A roof that was measured on a busy machine, a third of the real one: the row is at 298 % of it."""
+    mine = fk.Device("mine", peak={"fp32": 0.3e12}, bandwidth=1e12)
+    trace = Kineto().step(0, 0, 300).launched("aten::mm", 0, 0, 300)
+    found = Profile.from_trace(trace.write(tmp_path), product(512, 512, 512), mine)
+    assert list(found.advice()) == []
+    assert any("1 row faster than the roof" in note and "fk.ceilings()" in note for note in found.notes)
+
+
 def test_a_product_whose_every_row_is_used_is_no_such_head():
     """Projections of one input, one after the other, and a head whose result is used as a whole."""
     q, k, head = (torch.nn.Linear(16, wide) for wide in (32, 32, 3000))
