@@ -240,7 +240,7 @@ class OfModel(OfFlops):
             groups = super().mistakes()
             more = float(self.step.hardware_flops / self.step.model_flops)
             groups[0] = groups[0][:3] + (
-                [Mistake("executed FLOPs (HFU)", more, "recompute is counted", COMMON)] if more > 1.0001 else []
+                [Mistake("executed FLOPs (HFU)", more, self._again(), COMMON)] if more > 1.0001 else []
             )
         else:
             groups = [self._work(), [], in_units(), []]
@@ -248,6 +248,13 @@ class OfModel(OfFlops):
         groups[1] = in_peaks(self.card, self.formats if several else self.formats[0], self.peak if several else None)
         groups[3] = in_jobs(self.count, self.degrees)
         return groups
+
+    def _again(self) -> str:
+        """What is executed beyond the FLOPs of the model."""
+        policy = self.step.checkpointed.flops > 0
+        return (
+            "recompute is counted" if policy else "flash attention's backward computes the scores again, which counts"
+        )
 
     def _work(self) -> list[Mistake]:
         shards = {"tensor parallelism": self.degrees["tensor"]} if "tensor" in self.degrees else {}

@@ -254,6 +254,27 @@ def test_fp8():
     assert "bf16 peak for fp8" in names(wrong)[:2]
 
 
+@pytest.mark.parametrize(
+    ("policy", "why"),
+    [
+        ("none", "flash attention's backward computes the scores again, which counts"),
+        ("selective", "recompute is counted"),
+        ("full", "recompute is counted"),
+    ],
+)
+def test_what_is_executed_twice_is_named(policy, why):
+    """From FLOP/s alone: without a policy it is the scores that a flash kernel makes again, here 2.1 % of the model's FLOPs."""
+    run = {"model": "llama-3-8b", "seq": SEQ, "device": "h100-sxm", "tflops_per_device": 400, "recompute": policy}
+    step = fk.load("llama-3-8b").train_step(seq=SEQ, recompute=policy)
+    executed = 400e12 / PEAK * step.hardware_flops / step.model_flops
+    (found,) = [
+        each
+        for each in fk.doctor(**run, reported=f"{100 * executed:.4f} %").explanations
+        if each.name == "executed FLOPs (HFU)"
+    ]
+    assert found.why == why and found.mfu == pytest.approx(executed, rel=1e-4)
+
+
 def test_recompute_is_that_of_the_run():
     none, full = (fk.doctor(**RUN, recompute=policy) for policy in ("none", "full"))
     assert none.mfu == full.mfu and full.hfu / full.mfu == pytest.approx(
