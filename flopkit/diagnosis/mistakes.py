@@ -10,11 +10,14 @@ from typing import Any, NamedTuple
 
 from flopkit.derivations import number_format
 from flopkit.devices import Device, device as known_device, device_names
+from flopkit.diagnosis.rates import Rate
+from flopkit.names import Word
 
 __all__ = [
     "COMMON",
     "POSSIBLE",
     "RARE",
+    "Differs",
     "Mistake",
     "distinct",
     "in_jobs",
@@ -32,10 +35,24 @@ _LEAST = 1e-3  # rarer pairs explain nothing
 _SAME = 1e-6  # as floats that were multiplied differ
 
 
+class Differs(Word):
+    """What a mistake does otherwise."""
+
+    NOTHING = "nothing"
+    WORK = "work"
+    UNIT = "unit"
+    PEAK = "peak"
+    FORMAT = "format"
+    DEVICE = "device"
+    JOB = "job"
+    SEVERAL = "several"
+
+
 class Mistake(NamedTuple):
     """What is done otherwise, what that multiplies an MFU by, how it happens, and how often that is the case.
 
-    *deeds*: how many things are done otherwise. *peak*: the peak that is divided by.
+    *deeds*: how many things are done otherwise. *peak*: the peak that is divided by. *differs*: what is done otherwise, and *other*: the
+    number format (``Differs.FORMAT``) or the device (``Differs.DEVICE``) whose peak is taken.
     """
 
     name: str
@@ -44,6 +61,8 @@ class Mistake(NamedTuple):
     prior: float = POSSIBLE
     deeds: int = 1
     peak: float | None = None
+    differs: Differs = Differs.WORK
+    other: str = ""
 
 
 def distinct(mistakes: Iterable[Mistake], known: Iterable[float] = (1.0,), near: float = 1e-4) -> list[Mistake]:
@@ -58,9 +77,14 @@ def distinct(mistakes: Iterable[Mistake], known: Iterable[float] = (1.0,), near:
 
 def in_units() -> list[Mistake]:
     """A numerator in another unit than the peak's."""
+    unit = {"differs": Differs.UNIT}
     return [
-        Mistake("MACs for FLOPs", 0.5, "a multiply-add counts as one, and the peak counts it as two", COMMON / 2),
-        Mistake("a multiply-add counted twice", 2.0, "what counts FLOPs already was taken for multiply-adds", RARE),
+        Mistake(
+            "MACs for FLOPs", 0.5, "a multiply-add counts as one, and the peak counts it as two", COMMON / 2, **unit
+        ),
+        Mistake(
+            "a multiply-add counted twice", 2.0, "what counts FLOPs already was taken for multiply-adds", RARE, **unit
+        ),
     ]
 
 
@@ -81,8 +105,9 @@ def in_peaks(card: Device, dtype: Any, peak: float | None = None) -> list[Mistak
     *peak*: where the products have several formats, their FLOPs by their ideal time. Then *dtype* holds these formats.
     """
     if peak is not None:
+        why = "some of them are in another format"
         return [
-            Mistake(f"{other} peak for all products", peak / card.peak(other), "some of them are in another format", COMMON)
+            Mistake(f"{other} peak for all products", peak / card.peak(other), why, COMMON, differs=Differs.FORMAT, other=other)
             for other in dict.fromkeys(dtype)
         ]  # fmt: skip
     here, peak = number_format(dtype), card.peak(dtype)
@@ -94,7 +119,8 @@ def in_peaks(card: Device, dtype: Any, peak: float | None = None) -> list[Mistak
     for other in ("fp8", "bf16", "tf32", "fp32"):
         if other in card.dtypes and card.peak(other) != peak:
             why = f"the run's products are in {here}"
-            found.append(Mistake(f"{other} peak for {here}", peak / card.peak(other), why, POSSIBLE if "8" in other or "b" in other else RARE))  # fmt: skip
+            often = POSSIBLE if other in ("fp8", "bf16") else RARE
+            found.append(Mistake(f"{other} peak for {here}", peak / card.peak(other), why, often, differs=Differs.FORMAT, other=other))  # fmt: skip
     also = _ALSO.get((card.name, here))
     if also is not None:
         why = "the maker's benchmarks divide by it, and its data sheet prints another dense peak"
@@ -123,7 +149,9 @@ def in_peaks(card: Device, dtype: Any, peak: float | None = None) -> list[Mistak
         other_card = known_device(name)
         if here in other_card.dtypes:
             why = "some programs divide by it whatever runs" if name in _DEFAULTS else "a near name, another peak"
-            others.append(Mistake(f"wrong SKU: peak of {name}", peak / other_card.peak(here), why, _DEFAULTS.get(name, RARE if _chip(name) != _chip(card.name) else POSSIBLE)))  # fmt: skip
+            often = _DEFAULTS.get(name, RARE if _chip(name) != _chip(card.name) else POSSIBLE)
+            others.append(Mistake(f"wrong SKU: peak of {name}", peak / other_card.peak(here), why, often, differs=Differs.DEVICE, other=name))  # fmt: skip
+    found = [each if each.other else each._replace(differs=Differs.PEAK) for each in found]
     return [each._replace(peak=peak / each.ratio) for each in (*found, *distinct(others, near=1e-3))]
 
 
@@ -191,7 +219,7 @@ def in_jobs(count: int, degrees: Mapping[str, int]) -> list[Mistake]:
                 why = "parallel= says which degrees there are; as many steps of gradient accumulation, forgotten, come to the same"
                 found.append(Mistake(f"tokens by a parallel degree of {degree}", 1 / degree, why, RARE))
                 found.append(Mistake(f"tokens times a parallel degree of {degree}", float(degree), why, RARE))
-    return distinct(found)
+    return distinct(each._replace(differs=Differs.JOB) for each in found)
 
 
 # -- several at once ------------------------------------------------------------------------------------------
@@ -212,23 +240,30 @@ def together(*groups: list[Mistake]) -> Iterator[Mistake]:
             if prior >= _LEAST and all(abs(ratio / other - 1) > _SAME for other in alone):
                 yield Mistake(
                     f"{first.name}, and {second.name}", ratio, f"{first.why}; {second.why}", prior,
-                    first.deeds + second.deeds, second.peak or first.peak,
+                    first.deeds + second.deeds, second.peak or first.peak, Differs.SEVERAL,
                 )  # fmt: skip
 
 
-def ways_out(over: float, card: Device, dtype: Any, count: int, of_one: bool = False) -> Iterator[Mistake]:
-    """What would make a run possible that is *over* times the limit. *of_one*: the rate was given as that of one device."""
+def ways_out(over: float, card: Device, dtype: Any, count: int, rate: Rate) -> Iterator[Mistake]:
+    """What would make a run possible that is *over* times the limit. Tokens/s of a job may be those of a larger one; a rate of one device
+    does not fall with their number, but may be that of all."""
     need = math.ceil(count * over)
-    if of_one and over <= count > 1:
-        why = "they may be those of the whole job"
-        yield Mistake(f"TFLOP/s of all {count:,} devices for one's", 1 / count, why)
-    if not of_one:
+    if not rate.of_one:
         why = "tokens/s may be those of a larger job than count says"
-        yield Mistake(f"per-GPU against per-job: {need:,} devices or more", count / need, why)
-    for name, ratio, _, *_ in in_peaks(card, dtype):
-        if ratio * over <= 1 and " peak for " in name and not name.startswith(("the chip", "a ")):
-            yield Mistake(name.replace(" peak for ", " products and not "), ratio, "a faster number format ran")
-        elif ratio * over <= 1 and name.startswith("wrong SKU"):
-            yield Mistake(name.replace("peak of", "it ran on"), ratio, "a faster device ran")
+        yield Mistake(f"per-GPU against per-job: {need:,} devices or more", count / need, why, differs=Differs.JOB)
+    elif over <= count > 1:
+        why = "they may be those of the whole job"
+        yield Mistake(f"{rate.unit} of all {count:,} devices for one's", 1 / count, why, differs=Differs.JOB)
+    elif count == 1:
+        why = "they may be those of a whole job, of which count says nothing"
+        yield Mistake(f"{rate.unit} of {need:,} devices or more for one's", 1 / need, why, differs=Differs.JOB)
+    for each in in_peaks(card, dtype):
+        if each.ratio * over > 1:
+            continue
+        if each.differs is Differs.FORMAT:
+            name, why = f"{each.other} products and not {number_format(dtype)}", "a faster number format ran"
+            yield each._replace(name=name, why=why)
+        elif each.differs is Differs.DEVICE:
+            yield each._replace(name=f"wrong SKU: it ran on {each.other}", why="a faster device ran")
     if over <= 3:
         yield Mistake("forward passes only", 1 / 3, "inference or evaluation: a training step is three forward passes")
