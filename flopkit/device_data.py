@@ -9,12 +9,12 @@ from decimal import Decimal
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from flopkit import names
 from flopkit.derivations import Derivation
 
-__all__ = ["aliases", "entries", "find", "key", "near", "read"]
+__all__ = ["Kin", "aliases", "entries", "find", "key", "kin", "near", "read"]
 
 _MAKERS = "nvidia|amd|google|intel|habana|aws|huawei|apple"
 _BRANDS = "tesla|geforce|instinct|cloud"
@@ -92,7 +92,7 @@ def read(entry: Mapping[str, Any], sources: Mapping[str, Any]) -> dict[str, Any]
 def _derivation(entry: Mapping[str, Any]) -> Derivation | None:
     if "derivation" not in entry:
         return None
-    highest = entry.get("highest_clock_MHz")
+    highest, base = entry.get("highest_clock_MHz"), entry.get("base_clock_MHz")
     return Derivation(
         unit=entry["derivation"]["unit"],
         units=entry["derivation"]["units"],
@@ -100,7 +100,40 @@ def _derivation(entry: Mapping[str, Any]) -> Derivation | None:
         flops_per_clock=entry["flops_per_clock"],
         own_clock={key: mhz * 1e6 for key, mhz in entry.get("own_clock_MHz", {}).items()},
         highest_clock=None if highest is None else highest * 1e6,
+        base_clock=None if base is None else base * 1e6,
     )
+
+
+class Kin(NamedTuple):
+    """What a device is taken for: those of its *family*, whose names begin alike, and above all those of its *product*.
+
+    *half*: what this half of a chip is called, ``"core"``, ``"die"`` or ``"stack"``; *halves*: what the halves of this chip are called.
+    *also*: other dense peaks in FLOP/s, by format, that somebody divides by, and who.
+    """
+
+    family: str = ""
+    product: str = ""
+    half: str = ""
+    halves: str = ""
+    also: Mapping[str, tuple[float, str]] = MappingProxyType({})
+
+
+@cache
+def kin(name: str) -> Kin:
+    """What the device called *name* in the data is taken for; of one that is not there nothing is known.
+
+    >>> kin("h100-sxm")[:2], kin("gb200").also["bf16"]
+    (('h', 'h100'), (2450000000000000.0, 'NVIDIA, dgxc-benchmarking, nemotron/README.md'))
+    >>> kin("tpu-v3-core").half, kin("tpu-v3").halves
+    ('core', 'core')
+    """
+    entry = _data()[name] if name in entries() else {}
+    also = {
+        key: (float(rate * 10**12), _data()["sources"][entry["also_source"]]["title"])
+        for key, rate in entry.get("also_TFLOPs", {}).items()
+    }
+    words = (entry.get(field, "") for field in ("family", "product", "half", "halves"))
+    return Kin(*words, MappingProxyType(also))
 
 
 # -- names ------------------------------------------------------------------------------------------------------

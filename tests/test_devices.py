@@ -446,6 +446,38 @@ def test_a_die_or_core_is_half_of_its_chip(part, whole):
     assert f"half of {whole}" in one.notes.lower() and part in both.notes
 
 
+def test_what_a_device_is_taken_for():
+    """Halves and wholes go together, a product begins the names of its forms, and a family the names of its products but for Grace's."""
+    kin = {name: device_data.kin(name) for name in fk.device_names()}
+    halved = {one.product: one.halves for one in kin.values() if one.halves}
+    for name, one in kin.items():
+        assert name.startswith(one.product) and one.product.removeprefix("g").startswith(
+            one.family.removeprefix("g")
+        ), name
+        assert not one.half or halved.get(one.product, one.half) == one.half, name
+        assert not (one.half and one.halves), name
+        for key, (rate, who) in one.also.items():
+            assert rate != fk.device(name).peak(key) == pytest.approx(rate, rel=0.25) and who, name
+    forms = {name for name, one in kin.items() if one.product == "a100"}
+    assert forms == {"a100-sxm-40gb", "a100-sxm-80gb", "a100-pcie-40gb", "a100-pcie-80gb"}
+    assert {"h100-nvl", "h20", "gh200-96gb"} <= {name for name, one in kin.items() if one.family == kin["h200"].family}
+    assert device_data.kin("a card of one's own") == device_data.Kin()
+    bases = {name: base / 1e6 for name in kin if (made := fk.device(name).derivation) and (base := made.base_clock)}
+    assert bases == {"a10": 885, "rtx-4090": 2235}
+    assert pickle.loads(pickle.dumps(fk.device("a10"))).derivation.base_clock == 885e6
+
+
+def test_a_stack_of_a_max_1550():
+    """Intel prints both stacks together, 52 TFLOP/s in fp32 and 839 in bf16; torchtitan takes 1300 MHz for 1600."""
+    stack = fk.device("Intel(R) Data Center GPU Max 1550")
+    for key, card in (("fp32", 52e12), ("bf16", 839e12), ("fp16", 839e12)):
+        assert 2 * stack.peak(key) == pytest.approx(card, rel=0.01)
+        assert stack.derivation.peak(key) == pytest.approx(stack.peak(key), rel=1e-3)
+    assert fk.doctor(tflops_per_device=400, device="max-1550-stack").verdict == "high"  # it was called impossible
+    found = fk.doctor(tflops_per_device=100, device="max-1550-stack", reported="29.34 %")
+    assert found.mfu == pytest.approx(100 / 419.4) and found.explanations[0].name == "340.8 TFLOP/s for the peak"
+
+
 @pytest.mark.parametrize(
     ("name", "printed"), [(name, one) for name, all_ in DRIVERS.items() for one in all_.split("|")]
 )
@@ -474,7 +506,7 @@ def test_ceilings():
 # -- an entry of devices.toml gone wrong ----------------------------------------------------------------------------
 
 ENTRY = {
-    "title": "A card", "vendor": "Somebody", "year": 2026, "sources": ["sheet"], "memory_GB": 16, "bandwidth_GBps": 900,
+    "title": "A card", "vendor": "Somebody", "year": 2026, "family": "c", "product": "card", "sources": ["sheet"], "memory_GB": 16, "bandwidth_GBps": 900,
     "peak_TFLOPs": {"bf16": 100}, "derivation": {"unit": "SM", "units": 50, "clock_MHz": 1000},
     "flops_per_clock": {"bf16": 2048},
 }  # fmt: skip
@@ -509,6 +541,8 @@ def test_a_field_that_is_missing(field):
         ({"highest_clock": 1000}, "highest_clock is not a field; did you mean highest_clock_MHz?"),
         ({"cost": 3}, "cost is not a field; known: title, vendor, year"),
         ({"memory_MiB": 16384}, "memory_MiB and memory_source stand together"),
+        ({"base_clock_MHz": 800}, "base_clock_MHz and base_clock_source stand together"),
+        ({"also_TFLOPs": {"bf16": 90}}, "also_TFLOPs and also_source stand together"),
         ({"link_source": "sheet"}, "link_GBps and link_source stand together"),
         ({"link_GBps": 1, "link_source": "shet"}, "sources: shet is not in [sources]; did you mean sheet?"),
         ({"sources": ["shet"]}, "sources: shet is not in [sources]; did you mean sheet?"),

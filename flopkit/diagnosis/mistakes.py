@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
+from flopkit import device_data
 from flopkit.derivations import number_format
 from flopkit.devices import Device, device as known_device, device_names
 from flopkit.diagnosis.rates import Rate
@@ -91,12 +91,6 @@ def in_units() -> list[Mistake]:
 # -- the peak -------------------------------------------------------------------------------------------------
 
 _DEFAULTS = {"a100-sxm-80gb": 0.15, "h100-sxm": 0.15}  # in nanoGPT and torchtitan's fallback; in nanochat
-_PARTS = {"tpu-v3": "core", "tpu-v7x": "core", "mi250x": "die", "trainium": "core", "inferentia2": "core"}
-# MHz. A10: karpathy/llm.c, pull request 621. RTX 4090: NVIDIA Ada GPU Architecture 2.1, appendix A.
-_BASE_CLOCKS = {"a10": 885, "rtx-4090": 2235}
-
-# TFLOP/s that the maker's own benchmarks divide by: NVIDIA/dgxc-benchmarking, nemotron/README.md.
-_ALSO = {("gb200", "bf16"): 2450, ("gb200", "fp16"): 2450, ("gb200", "fp8"): 4900}
 
 
 def in_peaks(card: Device, dtype: Any, peak: float | None = None) -> list[Mistake]:
@@ -121,21 +115,20 @@ def in_peaks(card: Device, dtype: Any, peak: float | None = None) -> list[Mistak
             why = f"the run's products are in {here}"
             often = POSSIBLE if other in ("fp8", "bf16") else RARE
             found.append(Mistake(f"{other} peak for {here}", peak / card.peak(other), why, often, differs=Differs.FORMAT, other=other))  # fmt: skip
-    also = _ALSO.get((card.name, here))
+    kin = device_data.kin(card.name)
+    also, who = kin.also.get(here, (None, ""))
     if also is not None:
-        why = "the maker's benchmarks divide by it, and its data sheet prints another dense peak"
-        found.append(Mistake(f"{also:,} TFLOP/s for the peak", peak / also / 1e12, why, COMMON))
+        why = f"{who}, has it, and the data sheet another dense peak"
+        found.append(Mistake(f"{also / 1e12:,.5g} TFLOP/s for the peak", peak / also, why, COMMON))
     around = float(f"{peak:.0e}")
     if also is None and 3e-3 < abs(around / peak - 1) < 0.02:  # 1,000 TFLOP/s for the 989.4 of an H100
         why = "a round number in the peak's place"
         found.append(Mistake(f"{around / 1e12:,.0f} TFLOP/s for the peak", peak / around, why, RARE))
-    part, halved = _part(card.name)
-    if part and halved:
-        found.append(
-            Mistake(f"the chip's peak for a {part}'s", 0.5, f"the rate is that of a {part}, half of the chip", COMMON)
-        )
+    if part := kin.half:
+        why = f"the rate is that of a {part}, half of the chip"
+        found.append(Mistake(f"the chip's peak for a {part}'s", 0.5, why, COMMON))
         found.append(Mistake(f"the chip's rate over a {part}'s peak", 2.0, f"the chip has two {part}s", POSSIBLE))
-    elif part:
+    elif part := kin.halves:
         why = f"what a framework calls a device is a {part}, half of this chip, and so is its rate"
         found.append(Mistake(f"a {part}'s peak for the chip's", 2.0, why, POSSIBLE))
         found.append(Mistake(f"a {part}'s rate over the chip's peak", 0.5, why, POSSIBLE))
@@ -143,13 +136,13 @@ def in_peaks(card: Device, dtype: Any, peak: float | None = None) -> list[Mistak
     if base is not None:
         why = f"nvidia-smi and data sheets print {base / 1e6:,.0f} MHz, too, and the peak belongs to the boost clock"
         found.append(Mistake("peak at the base clock", peak / card.derivation.peak(here, base), why, POSSIBLE))  # type: ignore[union-attr]
-    near = [name for name in device_names() if _family(name) == _family(card.name)]
+    near = [name for name in device_names() if kin.family and device_data.kin(name).family == kin.family]
     others = []
     for name in dict.fromkeys((*_DEFAULTS, *near)):
         other_card = known_device(name)
         if here in other_card.dtypes:
             why = "some programs divide by it whatever runs" if name in _DEFAULTS else "a near name, another peak"
-            often = _DEFAULTS.get(name, RARE if _chip(name) != _chip(card.name) else POSSIBLE)
+            often = _DEFAULTS.get(name, POSSIBLE if device_data.kin(name).product == kin.product else RARE)
             others.append(Mistake(f"wrong SKU: peak of {name}", peak / other_card.peak(here), why, often, differs=Differs.DEVICE, other=name))  # fmt: skip
     found = [each if each.other else each._replace(differs=Differs.PEAK) for each in found]
     return [each._replace(peak=peak / each.ratio) for each in (*found, *distinct(others, near=1e-3))]
@@ -158,44 +151,9 @@ def in_peaks(card: Device, dtype: Any, peak: float | None = None) -> list[Mistak
 def _base_clock(card: Device, here: str) -> float | None:
     """The base clock in Hz, where it is known and lies below that of the peak."""
     made_of = card.derivation
-    if made_of is None or here not in made_of.flops_per_clock:
+    if made_of is None or made_of.base_clock is None or here not in made_of.flops_per_clock:
         return None
-    base = getattr(made_of, "base_clock", None) or 1e6 * _BASE_CLOCKS.get(card.name, 0)
-    return base if 0 < base < made_of.own_clock.get(here, made_of.clock) else None
-
-
-def _part(name: str) -> tuple[str, bool]:
-    """What half of a chip is called, where it has two that frameworks call devices; and whether *name* is that half.
-
-    >>> _part("tpu-v3"), _part("h100-sxm")
-    (('core', False), ('', False))
-    """
-    names = {"core": "core", "gcd": "die", "die": "die", "stack": "stack"}
-    ends = name.rpartition("-")[2]
-    if ends in names:
-        return names[ends], True
-    known = device_names()
-    return next((part for end, part in names.items() if f"{name}-{end}" in known), _PARTS.get(name, "")), False
-
-
-def _family(name: str) -> str:
-    """The letters before the first digit: H100, H200 and GH200 are near, and TPUs are.
-
-    >>> _family("h100-sxm"), _family("gb200"), _family("tpu-v4")
-    ('h', 'b', 'tpu')
-    """
-    letters = re.split(r"[\d-]", name.lower(), maxsplit=1)[0]
-    return letters[1:] if letters in ("gb", "gh") else letters
-
-
-def _chip(name: str) -> str:
-    """The chip of a board.
-
-    >>> _chip("h100-sxm"), _chip("rtx-4090"), _chip("tpu-v5p")
-    ('h100', 'rtx-4090', 'tpu-v5p')
-    """
-    found = re.match(r"[a-z-]*\d+[a-z]*", name.lower())
-    return found[0] if found else name.lower()
+    return made_of.base_clock if made_of.base_clock < made_of.own_clock.get(here, made_of.clock) else None
 
 
 # -- the job --------------------------------------------------------------------------------------------------
