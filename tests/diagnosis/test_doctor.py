@@ -9,6 +9,8 @@ import pytest
 
 import flopkit as fk
 from flopkit.diagnosis import HIGH
+from flopkit.diagnosis.hybrids import hybrid_flops_per_token
+from flopkit.models.configs import hf_config
 from flopkit.published.training import llm_foundry_runs
 
 # Llama-3-8B, by hand from its config.json: layers, heads, head_dim, width, hidden, kv width, vocabulary.
@@ -505,3 +507,42 @@ def test_documents_as_long_as_the_context_are_no_packing():
 def test_sizes_of_a_run_that_make_no_sense(sizes, says):
     with pytest.raises((ValueError, TypeError), match=says):
         fk.doctor(**PACKED, **sizes)
+
+
+# -- hybrids --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depths", [0, 1, 2])
+@pytest.mark.parametrize("model", ["nemotron-3-nano-30b-a3b", "nemotron-3-super-120b-a12b"])
+def test_megatron_s_count_of_a_hybrid(model, depths):
+    """hybrid_flops of Megatron-Bridge, by hand from the config: the letters of the pattern, a Mamba layer 2·d wide, half of the scores."""
+    c, seq = hf_config(model), 8192
+    d, pattern, wide = c["hidden_size"], c["hybrid_override_pattern"], c["num_attention_heads"] * c["head_dim"]
+    attention = 4 * wide * d * (1 + c["num_key_value_heads"] / c["num_attention_heads"]) + 2 * wide * seq
+    inner, state = 2 * d, c["ssm_state_size"]
+    mamba = 2 * d * (2 * inner + 2 * c["n_groups"] * state + c["mamba_num_heads"]) + 7 * inner * state + 2 * inner * d
+    latent = c.get("moe_latent_size") or 0
+    experts = 4 * (latent or d) * c["moe_intermediate_size"] * c["num_experts_per_tok"] + 4 * d * latent
+    experts += 4 * d * c["moe_shared_expert_intermediate_size"]
+    layers = (
+        (pattern.count("*") + depths) * attention + pattern.count("M") * mamba + (pattern.count("E") + depths) * experts
+    )
+    by_hand = 3 * (layers + 2 * d * c["vocab_size"] * (1 + depths))
+    assert hybrid_flops_per_token(fk.load(model), {"seq": seq}, depths) == pytest.approx(by_hand, rel=1e-12)
+
+
+@pytest.mark.parametrize("model", ["llama-3-8b", "mixtral-8x7b", "t5-base"])
+def test_a_model_that_is_no_hybrid(model):
+    assert hybrid_flops_per_token(fk.load(model), {"seq": 512}) is None
+
+
+def test_the_tables_of_megatron_bridge_count_hybrids_by_the_same_formula():
+    rows = {
+        (row["model"], row["seq"]): row["GFLOPs"]
+        for row in fk.recordings.megatron_bridge()
+        if "nemotron" in row["model"]
+    }
+    assert len({model for model, _ in rows}) == 2
+    for (model, seq), printed in rows.items():
+        depths = 2 if "num_nextn_predict_layers" in hf_config(model) else 0
+        assert hybrid_flops_per_token(fk.load(model), {"seq": seq}, depths) / 1e9 == pytest.approx(printed, rel=0.005)
