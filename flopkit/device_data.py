@@ -132,8 +132,8 @@ def kin(name: str) -> Kin:
         key: (float(rate * 10**12), _data()["sources"][entry["also_source"]]["title"])
         for key, rate in entry.get("also_TFLOPs", {}).items()
     }
-    words = (entry.get(field, "") for field in ("family", "product", "half", "halves"))
-    return Kin(*words, MappingProxyType(also))
+    words = {field: entry[field] for field in ("family", "product", "half", "halves") if field in entry}
+    return Kin(**words, also=MappingProxyType(also))
 
 
 # -- names ------------------------------------------------------------------------------------------------------

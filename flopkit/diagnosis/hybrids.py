@@ -67,4 +67,4 @@ def hybrid_flops_per_token(model: Model, sizes: Mapping[str, Any], depths: int =
         return None
     again = ((attention, depths), (experts, depths)) if depths else ()
     bare = replace(model, blocks=(*others, *again)).train_step(**sizes)
-    return float(bare.under(_HYBRID).flops_per_token) + 3 * scans + 6 * depths * d * model.vocab
+    return float(bare.under(_HYBRID).flops_per_token + 3 * scans + 6 * depths * d * model.vocab)

@@ -77,15 +77,11 @@ def distinct(mistakes: Iterable[Mistake], known: Iterable[float] = (1.0,), near:
 
 def in_units() -> list[Mistake]:
     """A numerator in another unit than the peak's."""
-    unit = {"differs": Differs.UNIT}
-    return [
-        Mistake(
-            "MACs for FLOPs", 0.5, "a multiply-add counts as one, and the peak counts it as two", COMMON / 2, **unit
-        ),
-        Mistake(
-            "a multiply-add counted twice", 2.0, "what counts FLOPs already was taken for multiply-adds", RARE, **unit
-        ),
+    found = [
+        Mistake("MACs for FLOPs", 0.5, "a multiply-add counts as one, and the peak counts it as two", COMMON / 2),
+        Mistake("a multiply-add counted twice", 2.0, "what counts FLOPs already was taken for multiply-adds", RARE),
     ]
+    return [each._replace(differs=Differs.UNIT) for each in found]
 
 
 # -- the peak -------------------------------------------------------------------------------------------------
