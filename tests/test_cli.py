@@ -413,7 +413,7 @@ def test_record(capsys, tmp_path, monkeypatch):
         (["doctor"], "--tokens-per-s"),
         (["doctor", "gpt2", "--seq", "8", "--tokens-per-s", "5"], "--device is missing"),
         (["doctor", *TITAN, "--tokens", "1B", "--device-hours", "3"], "tokens_per_s= and tokens= are 2 rates"),
-        (["doctor", *TITAN, "--log", "tps: 5"], "--log has a rate: leave out the other one"),
+        (["doctor", *TITAN, "--log", "5 tok/s/GPU"], "--log has a rate: leave out the other one"),
         (["doctor", *TITAN[2:], "--log", "loss: 5"], "no rate of a log that is known here"),
         (
             ["doctor", *TITAN[2:], "--log", "5 steps, 1.85it/s"],
