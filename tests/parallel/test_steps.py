@@ -134,10 +134,14 @@ def test_tensor_parallelism_divides_norms_only_by_tokens():
 # -- time ------------------------------------------------------------------------------------------------------
 
 
-def test_the_bytes_of_a_tensor_parallel_step():
-    """Megatron's four all-reduces a layer (Shoeybi et al. 2019, section 3), and one for the embedding and one for the head."""
-    found = step("llama-3-8b", Layout(tensor=8), "dgx-h100", seq=4096, batch=1)
-    assert found.sent["tensor"] == pytest.approx((4 * 32 + 2) * 2 * 7 / 8 * 2 * 4096 * 4096)
+@pytest.mark.parametrize(
+    "more, gathers", [({"sequence": False}, 0), ({"regather": "context"}, 0), ({"regather": "all"}, 2 * 32 + 1)]
+)
+def test_the_bytes_of_a_tensor_parallel_step(more, gathers):
+    """Megatron's four all-reduces a layer (Shoeybi et al. 2019, section 3), and one for the embedding and one for the head. With SP each is a gather and a
+    reduce-scatter, and two branches a layer and the head gather their inputs once more (Korthikanti et al. 2022, section 4.2.2)."""
+    found = step("llama-3-8b", Layout(tensor=8, **more), "dgx-h100", seq=4096, batch=1)
+    assert found.sent["tensor"] == (2 * (4 * 32 + 2) + gathers) * 7 / 8 * 2 * 4096 * 4096
 
 
 @pytest.mark.parametrize("zero, times", [(0, 4 + 4), (1, 4 + 2), (2, 4 * 3 + 2), (3, 3 * (4 + 2 + 2))])
