@@ -93,7 +93,7 @@ class Found:
         if self.least is not None and self.room is not None:
             return f"the least takes {units.si(self.least, 'B')} of a rank's {units.si(self.room, 'B')}"
         found = Counter(each.reason for each in self.refused).most_common(2)
-        return "refused: " + "; ".join(f"{reason} ({count:,} times)" for reason, count in found)
+        return "refused: " + "; ".join(f"{reason} ({count:,} ×)" for reason, count in found)
 
     __repr__ = __str__
 
@@ -267,4 +267,4 @@ def _layouts(
 
 
 def _refused(reason: str, **degrees: int) -> Refused:
-    return Refused(", ".join(f"{name}={value}" for name, value in degrees.items() if value != 1), reason)
+    return Refused(", ".join(f"{name}={value}" for name, value in degrees.items()), reason)
