@@ -126,8 +126,10 @@ def search(
         What is tried of it.
     schedule : str, optional
         Of the pipelines.
-    sequence, regather : bool, str, optional
-        As in `Layout`, of all layouts.
+    sequence : bool, optional
+        As in `Layout`, of all that are tried.
+    regather : str, optional
+        As in `Layout`, of all that are tried.
     **asked : Any
         Handed to `step`: precision, kernel, fused, overlap and so on.
 
