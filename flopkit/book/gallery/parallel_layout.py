@@ -92,7 +92,7 @@ class Asked(NamedTuple):
 
     *link* and *network* of a device, *peak* and *room* are those of a cluster; *state*: bytes of a parameter's weight, gradient and optimiser; *gathered*:
     bytes of whole layers with ZeRO-3; *hides*: 1 for what runs beside arithmetic, by axis; *parts*: the parts of a step that there can be; *kinds*: the
-    layers of each kind of a rank, from its sort and all its layers; *fused*: above 0 without outputs of norms and activations; *sends*: whether bytes
+    layers of each kind of a rank, from its sort and all its layers; *fused*: above 0 without outputs of norms and activations, None: with them; *sends*: whether bytes
     and seconds of each axis are asked for, too.
     """
 
@@ -102,10 +102,10 @@ class Asked(NamedTuple):
     room: Any
     batch: Any
     recompute: Any
-    fused: Any
     hides: Mapping[str, Any]
     state: tuple[Any, Any, Any]
     gathered: Any
+    fused: Any = None
     parts: tuple[str, ...] = PARTS
     sends: bool = False
     kinds: Callable[[str, Any], tuple[Any, ...]] = lambda sort, layers: (layers,)
@@ -350,7 +350,7 @@ def _memory(s: Any, numbers: Any, degrees: Degrees, ranks: Mapping[str, tuple[Ra
     is without outputs of norms and activations, and with them, where a reader chooses."""
     alike = degrees.data * degrees.context
     s.gathered = 1.0 * where(degrees.zero >= 3, where(alike > 1, asked.gathered / degrees.tensor, 0), 0)
-    ways = ("all",) if isinstance(asked.fused, int) and not asked.fused else ("less", "all")
+    ways = ("all",) if asked.fused is None else ("less", "all")
     for sort, place in (("first", 0), ("last", degrees.pipeline - 1)):
         rank = ranks[sort][0]
         params = computing.params_of(numbers, degrees, rank)
