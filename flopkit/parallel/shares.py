@@ -189,17 +189,18 @@ def _kind(each: Part) -> str:
 
 
 def _kept(model: Model, block: Block, run: Any, kernel: str, dropout: bool) -> tuple[Divided, Any, Divided]:
-    inside = [branch.kept(run, model.d_model, kernel, dropout) for _, branch in block.branches]
-    names = {each.name for kept in inside for each in kept}
-    every = activations.of_layer(model, block, run, kernel, dropout)
-    found, core, fused = kept_inside(each for each in every if each.name in names)
-    around, inputs = kept_around(block, (each for each in every if each.name not in names))
-    found, fused = found.plus(tokens=around), fused.plus(tokens=inputs)
+    kept = [each for _, branch in block.branches for each in branch.kept(run, model.d_model, kernel, dropout)]
+    found, core, fused = kept_inside(kept)
+    names, inputs = {each.name for each in kept}, {f"{name}, input" for name, _ in block.branches}
+    for each in activations.of_layer(model, block, run, kernel, dropout):
+        if each.name not in names:
+            found = found.plus(tokens=each.bytes)
+            fused = fused.plus(tokens=each.bytes if each.name in inputs else 0)
     return found, core, fused
 
 
 def kept_inside(kept: Iterable[Kept]) -> tuple[Divided, Any, Divided]:
-    """Of what branches keep inside of them: bytes, those of attention's core, and those of *fused*, which can be computed again from the rest."""
+    """Of what branches keep inside of them: bytes, those of attention's core, and those that can be computed again from the rest."""
     found, fused = Divided(), Divided()
     core: Any = 0
     for each in kept:
@@ -209,17 +210,6 @@ def kept_inside(kept: Iterable[Kept]) -> tuple[Divided, Any, Divided]:
         if each.name.endswith(("activated gate", "down, input")):
             fused = fused.plus(**{kind: each.bytes})
     return found, core, fused
-
-
-def kept_around(block: Block, kept: Iterable[Kept]) -> tuple[Any, Any]:
-    """Of what a layer keeps around its branches, which belongs to tokens: bytes, and those of the branches' inputs."""
-    inputs = {f"{name}, input" for name, _ in block.branches}
-    found: Any = 0
-    fused: Any = 0
-    for each in kept:
-        found += each.bytes
-        fused += each.bytes if each.name in inputs else 0
-    return found, fused
 
 
 def _of_branch(each: Kept) -> str:

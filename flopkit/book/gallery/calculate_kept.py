@@ -32,7 +32,7 @@ from flopkit.models.blocks import Branch
 from flopkit.models.finetuning import training_of
 from flopkit.models.parts import Run
 
-__all__ = ["in_the_way", "kept"]
+__all__ = ["WAYS", "around_branches", "in_the_way", "kept", "of_their_sort"]
 
 WAYS = ("flash", False)  # the kernel of attention, and no dropout
 ADAPTERS = LoRA(rank=1, targets=("q_proj",))  # any: for what does not depend on where they stand
@@ -86,7 +86,7 @@ def _in_16_bits(s: Any, n: Mapping[str, Any], run: Run) -> None:
 
     def of_branches(norm_kind: str, place: str) -> dict[str, Any]:
         around = replace(model, norm=norm_kind)
-        mixer, branch = _around(around, place, run)
+        mixer, branch = around_branches(around, place, run)
         ends = {"bare": around, "normed": replace(around, embedding_norm=True)}
         behind = {name: activations.of_ends(training_of(one, "all"), run, *WAYS) for name, one in ends.items()}
         return {"mixer": mixer, "branch": branch, **behind}
@@ -111,10 +111,10 @@ def _in_16_bits(s: Any, n: Mapping[str, Any], run: Run) -> None:
             setattr(s, f"kept_{name}", value)
     for name, what in (("inside", ""), ("core", "_core")):
         heads, queries, alone = (getattr(s, f"kept_{sort}{what}") for sort in sorts)
-        setattr(s, f"kept_{name}", _there(s, heads, queries, alone))
+        setattr(s, f"kept_{name}", of_their_sort(s, heads, queries, alone))
 
 
-def _there(s: Any, heads: Any, queries: Any, alone: Any) -> Any:
+def of_their_sort(s: Any, heads: Any, queries: Any, alone: Any) -> Any:
     """The value of that sort of attention that the layers have."""
     return where(s.whole + s.narrow > 0, heads, where(s.latent_queries > 0, queries, alone))
 
@@ -128,7 +128,7 @@ def _of_mlps(n: Mapping[str, Any], run: Run, act: str) -> list[Any]:
     ]
 
 
-def _around(model: Model, place: str, run: Run) -> tuple[Any, Any]:
+def around_branches(model: Model, place: str, run: Run) -> tuple[Any, Any]:
     """What a layer keeps around its mixer and around its MLP. In parallel, the MLP's norm or the input of that norm is the mixer's."""
     mixer, both = (
         activations.of_layer(model, Block(mixer=Nothing(), mlp=mlp, norms=PLACES[place]), run, *WAYS)
@@ -148,7 +148,7 @@ def _by_adapters(s: Any, n: Mapping[str, Any], run: Run) -> None:
         return total(each.there for each in adapters_of(n, branch))
 
     sorts = (s.whole + s.narrow, found["heads"][0][1]), *found["latent"]
-    s.adapters_of_mixer = _there(s, *(0 if is_zero(layers) else count(make()) for layers, make in sorts))
+    s.adapters_of_mixer = of_their_sort(s, *(0 if is_zero(layers) else count(make()) for layers, make in sorts))
     for name, (layers, make) in zip(MLPS, found["mlp"], strict=True):
         branch = make()
         more = 0 if is_zero(layers) else narrow * (s.adapters_of_mixer + count(branch))
@@ -173,7 +173,7 @@ def _by_autocast(s: Any, n: Mapping[str, Any], run: Run) -> None:
     model, cast, wide = model_of(n), replace(run, autocast=True), nbytes(run.tokens * n["d_model"], run.dtype)
     s.cast_heads = autocast.of_heads(model, cast)
     # of the places that are known here, and of the sorts of norms, all keep as much more
-    s.cast_around = total(_around(model, ONE, cast)) - total(_around(model, ONE, run))
+    s.cast_around = total(around_branches(model, ONE, cast)) - total(around_branches(model, ONE, run))
     behind, usual = (activations.of_ends(training_of(model, "all"), each, *WAYS) for each in (cast, run))
     s.cast_ends = s.kept_bare + (behind - s.cast_heads - usual)
     matrices: list[Any] = []

@@ -1,0 +1,294 @@
+"""How do many devices share a training step? Seconds, bytes and the memory of a rank on a layout.
+
+Controls beside those of `any_model`: ``length``, tokens of a sequence; ``device`` (`device_choice`); ``recompute`` (of `POLICIES`); ``states`` (of
+`STATES`); ``tensor``, ``context_ranks``, ``pipeline``, ``data_ranks``, ``expert_ranks`` and ``virtual``, the degrees of `flopkit.parallel.Layout`;
+``micro_batch``, sequences of a rank at once; ``step_batch``, sequences of a step on all devices; ``zero`` (of `ZERO`); ``nodes`` (of `NODES`).
+
+Results: those of `parallel_layout.a_step`, with ``part_…`` in seconds; ``gpu_flops``, that the device which sets the pace executes in a step;
+``exposed``, seconds of exchanges that do not hide behind arithmetic; ``sent``, bytes that this device sends; ``tokens_per_s`` of all;
+``kept_first``, bytes that a micro-batch keeps in the first layer, and ``kept_behind``, behind the last one, of a rank that has them. A sentence or "":
+``no_zero``, ``no_nodes``, why a control has no effect.
+
+`flopkit.parallel.step` gives the same. All layers of a pipeline are alike here, but for layers without experts, which are the first. Layers with a window
+beside others are known where there is no pipeline, for there it does not matter where they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+from flopkit import conventions
+from flopkit.arithmetic import is_zero, same, total, where
+from flopkit.book.gallery.any_model import MLPS, PLACES, Nothing, idle, in_each_style, kinds, model_of, refuse, sizes
+from flopkit.book.gallery.calculate_gathered import if_many, in_layers
+from flopkit.book.gallery.calculate_kept import WAYS, around_branches, of_their_sort
+from flopkit.book.gallery.calculate_mfu import PASSES
+from flopkit.book.gallery.parallel_layout import MOST_IN_NODE, Asked, Degrees, a_step, divide, indivisible
+from flopkit.dtypes import nbytes
+from flopkit.models import Block, Model, activations
+from flopkit.models.blocks import Branch
+from flopkit.models.finetuning import training_of
+from flopkit.models.parts import Run
+from flopkit.parallel.clusters import cluster
+from flopkit.parallel.computing import share
+from flopkit.parallel.holding import ends_of
+from flopkit.parallel.plans import OVERLAPS
+from flopkit.parallel.ranks import Rank
+from flopkit.parallel.shares import Divided, Layer, kept_inside, layer_of, params_divided
+
+__all__ = ["AXES", "NODES", "PARTS", "ZERO", "layout"]
+
+PARTS = ("arithmetic", "recompute", "tensor", "context", "expert", "pipeline", "bubble", "data")
+AXES = OVERLAPS
+HIDDEN = ("data", "pipeline")  # what runs beside arithmetic, as `flopkit.parallel.step` has it without being told
+ZERO = {
+    "0: nothing": {"stage": 0},
+    "1: states of the optimiser": {"stage": 1},
+    "2: gradients, too": {"stage": 2},
+    "3: weights, too": {"stage": 3},
+}
+"""What data-parallel ranks divide."""
+
+
+def _nodes() -> dict[str, dict[str, float]]:
+    names = {
+        "dgx-h100": "DGX H100", "dgx-a100": "DGX A100", "dgx-b200": "DGX B200", "dgx-b300": "DGX B300", "deepseek-h800": "DeepSeek’s H800",
+        "gcp-a3-high": "A3 High", "gcp-a3-mega": "A3 Mega", "aws-p4d": "p4d",
+    }  # fmt: skip
+    found = {}
+    for name, title in names.items():
+        place = cluster(name)
+        if place.per_node != MOST_IN_NODE:
+            raise ValueError(f"{name}: nodes of {place.per_node}; the calculator is made for {MOST_IN_NODE}")
+        rates = {"link": place.link, "network": place.network}
+        found[f"{title}: {place.link / 1e9:g} and {place.network / 1e9:g} GB/s"] = rates
+    return found
+
+
+NODES = _nodes()
+"""Rates of nodes of eight devices, bytes/s of a device in one direction: over the links in the node, and between nodes."""
+
+
+def layout(s: Any, **c: Any) -> None:
+    """Seconds of a step and where they go, bytes that are sent, and the memory of the fullest rank."""
+    length, batch, states, device, nodes = c["length"], c["step_batch"], c["states"], c["device"], c["nodes"]
+    n = sizes(s, c, length)
+    of_stage = c["tensor"] * c["context_ranks"] * c["data_ranks"]
+    # of what cannot be: one, so that there is something to compute
+    s.experts_among = where(c["experts"] > 0, where(of_stage % c["expert_ranks"] > 0, 1, c["expert_ranks"]), 1)
+    degrees = Degrees(
+        c["tensor"], c["pipeline"], c["data_ranks"], c["zero"].stage, c["virtual"], c["micro_batch"], context=c["context_ranks"], expert=s.experts_among
+    )  # fmt: skip
+    divide(s, degrees, batch)
+    idle(s, c, length)
+    in_layers(s, n)
+    s.gathered_if_many = if_many(s, n)
+    numbers = _numbers(s, n, Run(1, length, length))
+    a_step(s, numbers, degrees, Asked(
+        link=nodes.link, network=nodes.network, peak=device.peak, room=device.usable, batch=batch, recompute=c["recompute"],
+        hides={name: int(name in HIDDEN) for name in AXES}, state=(states.weight, states.gradient, states.optimizer), gathered=s.gathered_if_many,
+        parts=PARTS, sends=True, kinds=lambda sort, layers: _kinds(s, c, sort, layers),
+    ))  # fmt: skip
+    _refuse(s, c, degrees, of_stage)
+    s.bytes_data = 1 * s.data_bytes
+    s.wire_data = 1 * s.data_seconds
+    s.gpu_flops = (s.part_arithmetic + s.part_recompute) * device.peak
+    s.exposed = total(getattr(s, f"part_{name}") for name in AXES)
+    s.sent = total(getattr(s, f"bytes_{name}") for name in AXES)
+    s.tokens_per_s = batch * length / s.seconds
+    first = numbers.kinds[0].kept, numbers.kinds[1].kept
+    one = [share(each, degrees, where(s.experts_among > 1, degrees.tensor, 1)) for each in first]
+    among = degrees.tensor * where(s.experts_among > 1, degrees.tensor, 1) * degrees.context
+    s.kept_first = degrees.micro_batch * where(s.without_experts > 0, *one) / among
+    s.kept_behind = 1.0 * ends_of(numbers, degrees, Rank((0, 0), 0, 1))
+    alone = "One data-parallel rank has nothing to divide its states with."
+    several = where(
+        degrees.data * degrees.context > 1, 1, where(s.experts_among > 1, degrees.tensor > s.experts_among, 0)
+    )
+    s.no_zero = where(several > 0, "", alone)
+    s.no_nodes = where(s.devices > 1, "", "One device exchanges nothing.")
+
+
+def _kinds(s: Any, c: Mapping[str, Any], sort: str, layers: Any) -> tuple[Any, Any]:
+    """How many of a rank's layers have no experts, and how many have them: the first rank has those without, where there are both."""
+    if sort == "first":
+        without = where(s.sparse_layers > 0, s.without_experts, layers)
+    else:
+        without = where(s.sparse_layers > 0, 0, layers)
+    setattr(s, f"without_{sort}", without)
+    return getattr(s, f"without_{sort}"), layers - getattr(s, f"without_{sort}")
+
+
+def _refuse(s: Any, c: Mapping[str, Any], degrees: Degrees, of_stage: Any) -> None:
+    latent, experts, split = c["kv_lora"] > 0, c["experts"] > 0, degrees.pipeline > 1
+    refuse(
+        s, c, "length",
+        (c["states"].autocast > 0, "Under autocast it is not known here what a step on several devices keeps."),
+        (c["head_bias"] > 0, "How devices divide the bias of a head is not known here."),
+        (where(latent, 0, c["kv_heads"] % c["tensor"]) > 0, "{tensor} tensor-parallel ranks do not divide the {kv_heads} key-value heads."),
+        (c["heads"] % c["tensor"] > 0, "{tensor} tensor-parallel ranks do not divide the {heads} heads."),
+        (c["length"] % c["context_ranks"] > 0, "{context_ranks} context-parallel ranks do not divide a sequence of {length}."),
+        (where(experts, c["experts"] % c["expert_ranks"], 0) > 0, "{expert_ranks} expert-parallel ranks do not divide the {experts} experts."),
+        (where(experts, of_stage % c["expert_ranks"], 0) > 0, "{expert_ranks} expert-parallel ranks do not divide the tensor × context × data ranks of a stage."),
+        *indivisible(s, c["layers"], degrees, of_model="The {layers} layers", batch="a step of {step_batch}"),
+        (where(split, s.mixed, 0) > 0, "Layers with a window and others stand in an order that this page does not know: choose a pipeline of 1, or ask fk.parallel.step."),
+        (where(split, where(s.sparse_layers > 0, s.without_experts, 0), 0) > s.layers_first / degrees.virtual,
+         "More layers without experts than the first stage has: this page divides no such model, fk.parallel.step does."),
+    )  # fmt: skip
+
+
+# --- numbers of the model, as `flopkit.parallel.shares` has them ---------------------------------------------------------------------------
+
+_ENDS = ("head_flops", "embedding", "head", "before", "after", "ends", "log_probs", "model_flops")
+_DIVIDED = ("flops", "params", "kept")
+
+
+def _numbers(s: Any, n: Mapping[str, Any], run: Run) -> Any:
+    """Numbers of a model for one sequence, with two kinds of layers: without experts, and with them."""
+    model = model_of(n)
+    s.without_experts = n["layers"] - s.sparse_layers
+    s.mixed = where(n["window"] < run.q, where(s.narrow > 0, s.whole, 0), 0)
+    s.edge = 1 * activations.boundary(model, run)
+    _of_mixers(s, n, model, run)
+    _of_mlps(s, n, model, run)
+    _of_norms(s, n, model, run)
+    _of_ends(s, n, model, run)
+
+    def layer(mlp: str, **more: Any) -> Layer:
+        divided = {
+            what: Divided(*(_named(s, (f"{half}_{what}_{part}" for half in ("mixer", mlp, "around"))) for part in Divided._fields))
+            for what in _DIVIDED
+        }  # fmt: skip
+        mixer = {name: _named(s, [f"mixer_{name}"]) for name in ("again", "core", "kept_core", "keys_values")}
+        return Layer(layers=0, **divided, **mixer, fused=Divided(), sums=2, chosen=n["chosen"], **more)
+
+    ends = {name: getattr(s, f"of_{name}") for name in _ENDS}
+    found = (layer("dense", dispatched=0), layer("sparse", dispatched=_named(s, ["sparse_dispatched"])))
+    return SimpleNamespace(kinds=found, layers=n["layers"], tied=n["tied"], edge=s.edge, **ends)
+
+
+def _named(s: Any, names: Iterable[str]) -> Any:
+    """The sum of those results that there are: what is nowhere has no name."""
+    return total(getattr(s, name, 0) for name in names)
+
+
+def _set(s: Any, half: str, found: Mapping[str, Any]) -> None:
+    for name, value in found.items():
+        if not is_zero(value):
+            setattr(s, f"{half}_{name}", value)
+
+
+def _flat(what: str, divided: Divided) -> dict[str, Any]:
+    return {f"{what}_{part}": value for part, value in divided._asdict().items()}
+
+
+def _worked(model: Model, block: Block, run: Run) -> dict[str, Any]:
+    """What a layer that is half of one computes and exchanges."""
+    alone = replace(model, blocks=((block, 1),))
+    stack = next(part for part in alone.parts(run) if part.place == "layers")
+    found = layer_of(alone, block, 1, stack, run, *WAYS)
+    return _flat("flops", found.flops) | {
+        name: getattr(found, name) for name in ("again", "core", "keys_values", "dispatched")
+    }
+
+
+def _held(n: Mapping[str, Any], run: Run, branch: Branch) -> dict[str, Any]:
+    """Parameters of a branch, and what it keeps inside of it."""
+    kept, core, _ = kept_inside(branch.kept(run, n["d_model"], *WAYS))
+    params = params_divided(branch.parts(run, n["d_model"]))
+    return _flat("params", params) | _flat("kept", kept) | {"kept_core": core}
+
+
+def _of_mixers(s: Any, n: Mapping[str, Any], model: Model, run: Run) -> None:
+    """Set what the attention of a layer has: ``mixer_flops_features`` and so on. With windows in some layers, their mean."""
+
+    def of_each(ask: Callable[[Branch], dict[str, Any]], qk_norm: str = "none") -> list[dict[str, Any]]:
+        made = kinds(n, qk_norm)
+        return [{} if is_zero(count) else ask(make()) for count, make in (*made["heads"], *made["latent"])]
+
+    def chosen(found: list[dict[str, Any]]) -> dict[str, Any]:
+        names = dict.fromkeys(name for each in found for name in each)
+        return {name: _of_sorts(s, n, *(each.get(name, 0) for each in found)) for name in names}
+
+    _set(s, "mixer", chosen(of_each(lambda branch: _worked(model, Block(mixer=branch), run))))
+
+    def held(qk_norm: str) -> dict[str, Any]:
+        return chosen(of_each(lambda branch: _held(n, run, branch), qk_norm))
+
+    _set(s, "mixer", in_each_style({"qk_norm": n["qk_norm"]}, held))
+
+
+def _of_sorts(s: Any, n: Mapping[str, Any], whole: Any, narrow: Any, queries: Any, alone: Any) -> Any:
+    """The value of that sort of attention that the layers have; with windows in some of them the mean."""
+    heads = whole
+    if not same(whole, narrow):
+        mean = (s.whole * whole + s.narrow * narrow) / n["layers"]
+        heads = where(s.mixed > 0, mean, where(s.narrow > 0, narrow, whole))
+    return heads if is_zero(queries) and is_zero(alone) else of_their_sort(s, heads, queries, alone)
+
+
+def _of_mlps(s: Any, n: Mapping[str, Any], model: Model, run: Run) -> None:
+    """Set what the MLP of a layer has, without experts (``dense_``) and with them (``sparse_``)."""
+    made = dict(zip(MLPS, kinds(n)["mlp"], strict=True))
+    worked = {name: {} if is_zero(count) else _worked(model, Block(mixer=None, mlp=make()), run) for name, (count, make) in made.items()}  # fmt: skip
+
+    def of_kinds(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        names = dict.fromkeys(name for each in found.values() for name in each)
+        gated, plain, sparse = ({name: found[mlp].get(name, 0) for name in names} for mlp in MLPS)
+        dense = {
+            f"dense_{name}": where(n["gated_layers"] > 0, gated[name], plain[name])
+            for name in names
+            if not same(gated[name], plain[name])
+        }
+        alike = {f"dense_{name}": gated[name] for name in names if same(gated[name], plain[name])}
+        return dense | alike | {f"sparse_{name}": value for name, value in sparse.items()}
+
+    def held(act: str) -> dict[str, Any]:
+        branches = dict(zip(MLPS, kinds(n, act=act)["mlp"], strict=True))
+        return of_kinds(
+            {name: {} if is_zero(count) else _held(n, run, make()) for name, (count, make) in branches.items()}
+        )
+
+    for found in (of_kinds(worked), in_each_style({"act": n["act"]}, held)):
+        for name, value in found.items():
+            if not is_zero(value):
+                setattr(s, name, value)
+
+
+def _of_norms(s: Any, n: Mapping[str, Any], model: Model, run: Run) -> None:
+    """Set what stands around the branches of a layer, norms: ``around_params_whole``, ``around_kept_tokens``."""
+
+    def params(place: str) -> dict[str, Any]:
+        block = Block(mixer=Nothing(), mlp=Nothing(), norms=PLACES[place])
+        return {"params_whole": replace(model, blocks=((block, 1),)).layer(seq=1).params}
+
+    def kept(norm_kind: str, place: str) -> dict[str, Any]:
+        return {"kept_tokens": total(around_branches(replace(model, norm=norm_kind), place, run))}
+
+    _set(s, "around", in_each_style({"place": n["place"]}, params))
+    _set(s, "around", in_each_style({"norm_kind": n["norm_kind"], "place": n["place"]}, kept))
+
+
+def _of_ends(s: Any, n: Mapping[str, Any], model: Model, run: Run) -> None:
+    """Set what stands before and behind the layers: ``of_head_flops`` and so on."""
+    parts = model.parts(run)
+
+    def params(place: str) -> Any:
+        return total(each.cost.params for each in parts if each.place == place)
+
+    def behind(norm_kind: str) -> dict[str, Any]:
+        around_ends = replace(model, norm=norm_kind)
+        ends = {"bare": around_ends, "normed": replace(around_ends, embedding_norm=True)}
+        return {name: activations.of_ends(training_of(each, "all"), run, *WAYS) for name, each in ends.items()}
+
+    _set(s, "behind", in_each_style({"norm_kind": n["norm_kind"]}, behind))
+    table = total(each.cost.params for each in parts if each.role == "table" and each.split == "vocab")
+    s.of_embedding, s.of_head = 1 * table, n["vocab"] * n["d_model"]
+    s.of_before, s.of_after = params("before") - table + s.embedding_norm, 1 * params("after")
+    s.of_head_flops = total(each.cost.flops for each in parts if each.place == "head")
+    s.of_ends = where(n["embedded"] > 0, s.behind_normed, s.behind_bare)
+    s.of_log_probs = nbytes(run.q * n["vocab"], "fp32")
+    s.of_model_flops = PASSES * conventions.EXACT.flops(model.forward(seq=run.q).macs_by_kind)
