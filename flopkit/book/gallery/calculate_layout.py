@@ -21,7 +21,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from flopkit import conventions
-from flopkit.arithmetic import is_zero, same, total, where
+from flopkit.arithmetic import is_zero, maximum, same, total, where
 from flopkit.book.gallery.any_model import MLPS, PLACES, Nothing, idle, in_each_style, kinds, model_of, refuse, sizes
 from flopkit.book.gallery.calculate_gathered import if_many, in_layers
 from flopkit.book.gallery.calculate_kept import WAYS, around_branches, of_their_sort
@@ -98,6 +98,7 @@ def layout(s: Any, **c: Any) -> None:
     s.gpu_flops = (s.part_arithmetic + s.part_recompute) * device.peak
     s.exposed = total(getattr(s, f"part_{name}") for name in AXES)
     s.sent = total(getattr(s, f"bytes_{name}") for name in AXES)
+    s.longest, s.most = 1 * s.seconds, maximum(s.memory, s.room)  # where the two axes end
     s.tokens_per_s = batch * length / s.seconds
     first = numbers.kinds[0].kept, numbers.kinds[1].kept
     one = [share(each, degrees, where(s.experts_among > 1, degrees.tensor, 1)) for each in first]
@@ -109,6 +110,8 @@ def layout(s: Any, **c: Any) -> None:
         degrees.data * degrees.context > 1, 1, where(s.experts_among > 1, degrees.tensor > s.experts_among, 0)
     )
     s.no_zero = where(several > 0, "", alone)
+    s.no_act = where(s.sparse_layers < n["layers"], "", s.no_mlp)
+    s.no_embedded = ""  # without weights it is kept for the backward pass all the same
     s.no_nodes = where(s.devices > 1, "", "One device exchanges nothing.")
 
 
@@ -128,11 +131,11 @@ def _refuse(s: Any, c: Mapping[str, Any], degrees: Degrees, of_stage: Any) -> No
         s, c, "length",
         (c["states"].autocast > 0, "Under autocast it is not known here what a step on several devices keeps."),
         (c["head_bias"] > 0, "How devices divide the bias of a head is not known here."),
-        (where(latent, 0, c["kv_heads"] % c["tensor"]) > 0, "{tensor} tensor-parallel ranks do not divide the {kv_heads} key-value heads."),
-        (c["heads"] % c["tensor"] > 0, "{tensor} tensor-parallel ranks do not divide the {heads} heads."),
-        (c["length"] % c["context_ranks"] > 0, "{context_ranks} context-parallel ranks do not divide a sequence of {length}."),
-        (where(experts, c["experts"] % c["expert_ranks"], 0) > 0, "{expert_ranks} expert-parallel ranks do not divide the {experts} experts."),
-        (where(experts, of_stage % c["expert_ranks"], 0) > 0, "{expert_ranks} expert-parallel ranks do not divide the tensor × context × data ranks of a stage."),
+        (where(latent, 0, c["kv_heads"] % c["tensor"]) > 0, "{tensor} of tensor parallelism do not divide the {kv_heads} key-value heads."),
+        (c["heads"] % c["tensor"] > 0, "{tensor} of tensor parallelism do not divide the {heads} heads."),
+        (c["length"] % c["context_ranks"] > 0, "{context_ranks} of context parallelism do not divide a sequence of {length}."),
+        (where(experts, c["experts"] % c["expert_ranks"], 0) > 0, "{expert_ranks} of expert parallelism do not divide the {experts} experts."),
+        (where(experts, of_stage % c["expert_ranks"], 0) > 0, "{expert_ranks} of expert parallelism do not divide those of a stage, tensor × context × data."),
         *indivisible(s, c["layers"], degrees, of_model="The {layers} layers", batch="a step of {step_batch}"),
         (where(split, s.mixed, 0) > 0, "Layers with a window and others stand in an order that this page does not know: choose a pipeline of 1, or ask fk.parallel.step."),
         (where(split, where(s.sparse_layers > 0, s.without_experts, 0), 0) > s.layers_first / degrees.virtual,
