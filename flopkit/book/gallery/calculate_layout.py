@@ -15,7 +15,7 @@ beside others are known where there is no pipeline, for there it does not matter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -161,21 +161,22 @@ def _numbers(s: Any, n: Mapping[str, Any], run: Run) -> Any:
     _of_ends(s, n, model, run)
 
     def layer(mlp: str, **more: Any) -> Layer:
-        divided = {
-            what: Divided(*(_named(s, (f"{half}_{what}_{part}" for half in ("mixer", mlp, "around"))) for part in Divided._fields))
-            for what in _DIVIDED
-        }  # fmt: skip
-        mixer = {name: _named(s, [f"mixer_{name}"]) for name in ("again", "core", "kept_core", "keys_values")}
+        divided = {what: Divided(*(_layer(s, mlp, f"{what}_{part}") for part in Divided._fields)) for what in _DIVIDED}
+        mixer = {name: getattr(s, f"mixer_{name}", 0) for name in ("again", "core", "kept_core", "keys_values")}
         return Layer(layers=0, **divided, **mixer, fused=Divided(), sums=2, chosen=n["chosen"], **more)
 
     ends = {name: getattr(s, f"of_{name}") for name in _ENDS}
-    found = (layer("dense", dispatched=0), layer("sparse", dispatched=_named(s, ["sparse_dispatched"])))
+    found = (layer("dense", dispatched=0), layer("sparse", dispatched=getattr(s, "sparse_dispatched", 0)))
     return SimpleNamespace(kinds=found, layers=n["layers"], tied=n["tied"], edge=s.edge, **ends)
 
 
-def _named(s: Any, names: Iterable[str]) -> Any:
-    """The sum of those results that there are: what is nowhere has no name."""
-    return total(getattr(s, name, 0) for name in names)
+def _layer(s: Any, mlp: str, what: str) -> Any:
+    """Set what a layer with this sort of MLP has of something, as ``layer_dense_flops_features``, and give it; 0 where it has nothing of it."""
+    found = total(getattr(s, f"{half}_{what}", 0) for half in ("mixer", mlp, "around"))
+    if is_zero(found):
+        return 0
+    setattr(s, f"layer_{mlp}_{what}", 1 * found)
+    return getattr(s, f"layer_{mlp}_{what}")
 
 
 def _set(s: Any, half: str, found: Mapping[str, Any]) -> None:
@@ -198,30 +199,42 @@ def _worked(model: Model, block: Block, run: Run) -> dict[str, Any]:
     }
 
 
-def _held(n: Mapping[str, Any], run: Run, branch: Branch) -> dict[str, Any]:
-    """Parameters of a branch, and what it keeps inside of it."""
-    kept, core, _ = kept_inside(branch.kept(run, n["d_model"], *WAYS))
-    params = params_divided(branch.parts(run, n["d_model"]))
-    return _flat("params", params) | _flat("kept", kept) | {"kept_core": core}
+def _held(branch: Branch, d_model: Any, run: Run, more_than: Branch | None = None) -> dict[str, Any]:
+    """Parameters of a branch and what it keeps inside of it; beside another branch those tensors that the other one does not have."""
+    parts, kept = branch.parts(run, d_model), branch.kept(run, d_model, *WAYS)
+    if more_than is not None:
+        known = {each.cost.name for each in more_than.parts(run, d_model)}
+        held = {each.name for each in more_than.kept(run, d_model, *WAYS)}
+        parts = [each for each in parts if each.cost.name not in known]
+        kept = [each for each in kept if each.name not in held]
+    inside, core, _ = kept_inside(kept)
+    return _flat("params", params_divided(parts)) | _flat("kept", inside) | {"kept_core": core}
 
 
 def _of_mixers(s: Any, n: Mapping[str, Any], model: Model, run: Run) -> None:
     """Set what the attention of a layer has: ``mixer_flops_features`` and so on. With windows in some layers, their mean."""
+    made = kinds(n)
+    sorts = (*made["heads"], *made["latent"])
+    every = [
+        {} if is_zero(count) else _worked(model, Block(mixer=make()), run) | _held(make(), n["d_model"], run)
+        for count, make in sorts
+    ]
+    names = dict.fromkeys(name for each in every for name in each)
+    found = {name: _of_sorts(s, n, *(each.get(name, 0) for each in every)) for name in names}
 
-    def of_each(ask: Callable[[Branch], dict[str, Any]], qk_norm: str = "none") -> list[dict[str, Any]]:
-        made = kinds(n, qk_norm)
-        return [{} if is_zero(count) else ask(make()) for count, make in (*made["heads"], *made["latent"])]
+    def norms(qk_norm: str) -> dict[str, Any]:
+        if is_zero(s.whole + s.narrow):
+            return {}
+        plain, normed = (kinds(n, style)["heads"][0][1]() for style in ("none", qk_norm))
+        return _held(normed, n["d_model"], run, more_than=plain)
 
-    def chosen(found: list[dict[str, Any]]) -> dict[str, Any]:
-        names = dict.fromkeys(name for each in found for name in each)
-        return {name: _of_sorts(s, n, *(each.get(name, 0) for each in found)) for name in names}
-
-    _set(s, "mixer", chosen(of_each(lambda branch: _worked(model, Block(mixer=branch), run))))
-
-    def held(qk_norm: str) -> dict[str, Any]:
-        return chosen(of_each(lambda branch: _held(n, run, branch), qk_norm))
-
-    _set(s, "mixer", in_each_style({"qk_norm": n["qk_norm"]}, held))
+    more = in_each_style({"qk_norm": n["qk_norm"]}, norms)
+    for name, value in found.items():
+        beside = more.get(name, 0)
+        if not is_zero(beside):
+            beside = where(s.whole + s.narrow > 0, beside, 0)
+        if not is_zero(both := total((value, beside))):
+            setattr(s, f"mixer_{name}", both)
 
 
 def _of_sorts(s: Any, n: Mapping[str, Any], whole: Any, narrow: Any, queries: Any, alone: Any) -> Any:
@@ -252,7 +265,10 @@ def _of_mlps(s: Any, n: Mapping[str, Any], model: Model, run: Run) -> None:
     def held(act: str) -> dict[str, Any]:
         branches = dict(zip(MLPS, kinds(n, act=act)["mlp"], strict=True))
         return of_kinds(
-            {name: {} if is_zero(count) else _held(n, run, make()) for name, (count, make) in branches.items()}
+            {
+                name: {} if is_zero(count) else _held(make(), n["d_model"], run)
+                for name, (count, make) in branches.items()
+            }
         )
 
     for found in (of_kinds(worked), in_each_style({"act": n["act"]}, held)):
