@@ -20,7 +20,7 @@ from flopkit.models.config_fields import left_out
 
 pytestmark = pytest.mark.browser
 TASKS = calculator()
-FIT, RUN, SERVE, FIGURE = TASKS
+FIT, RUN, LAYOUT, SERVE, FIGURE = TASKS
 READ = [
     name
     for name in config_names()
@@ -218,9 +218,9 @@ def test_tabs_are_reached_by_the_keyboard(open_page):
     tabs = page.get_by_role("tab")
     assert [tab.inner_text() for tab in tabs.all()] == [figure.title for figure in TASKS]
     tabs.first.focus()
-    for key, place in (("ArrowRight", 1), ("End", 3), ("ArrowRight", 0), ("ArrowLeft", 3), ("Home", 0)):
+    for key, place in (("ArrowRight", 1), ("End", 4), ("ArrowRight", 0), ("ArrowLeft", 4), ("Home", 0)):
         page.keyboard.press(key)
-        assert [tab.get_attribute("aria-selected") for tab in tabs.all()] == [str(i == place).lower() for i in range(4)]
+        assert [tab.get_attribute("aria-selected") for tab in tabs.all()] == [str(i == place).lower() for i in range(5)]
         assert tabs.nth(place).evaluate("e => e === document.activeElement && e.tabIndex === 0")
         seen = page.locator("[role=tabpanel]:visible")
         assert seen.count() == 1 and seen.get_attribute("aria-labelledby") == tabs.nth(place).get_attribute("id")
