@@ -185,7 +185,7 @@ def calculator() -> Tasks:
              "The step": ["length", "step_batch", "micro_batch", "recompute", "states", "device", "nodes"]},
             title="How do many GPUs share a step?",
             alt="Two bars for a training step of a model with {params} parameters: {tensor} tensor-parallel, {context_ranks} context-parallel, {pipeline} in the pipeline, {data_ranks} data-parallel, "
-            "{devices} × {device} in all. One has the seconds by part, at least {seconds}, of which {part_bubble} are bubble and {exposed} exposed communication; MFU is at most {mfu}. The other "
+            "in all {devices}, {device}. One has the seconds by part, at least {seconds}, of which {part_bubble} are bubble and {exposed} exposed communication; MFU is at most {mfu}. The other "
             "has the memory of the fullest rank, {memory}, with the device’s limit. It fits: {fits}.",
             readouts=[
                 readout("fits", "Fits on each device", text=YES_NO),

@@ -71,7 +71,7 @@ def answered(model, c):
 def test_the_page_is_step_or_says_why_not():
     made, refused, kinds = 0, 0, set()
     close = {"rel": 1e-11, "abs": 1e-12}
-    for title, settings in drawn(320, 1):
+    for title, settings in drawn(200, 1):
         found, truth = FIGURE.at(**settings), answered(PRESETS[title], settings)
         if (
             "an order that this page does not know" in found["refused"]
@@ -101,7 +101,7 @@ def test_the_page_is_step_or_says_why_not():
         work = peak * (truth.parts["arithmetic"] + truth.parts["recompute"])
         assert found["gpu_flops"] == pytest.approx(work, **close)
         assert found["exposed"] == pytest.approx(sum(truth.parts[name] for name in AXES), **close)
-    assert made > 90 and refused > 90 and len(kinds) == len(PRESETS)
+    assert made > 50 and refused > 50 and len(kinds) > 10
 
 
 def test_a_layout_of_one_is_a_step_on_one_device():
@@ -130,10 +130,8 @@ def test_vega_reads_it_as_python_does():
     updates = [{"name": name, "update": text} for name, text in s.expressions().items()]
     mark = {"type": "text", "encode": {"enter": {"text": {"signal": "'<<' + " + " + ' ' + ".join(names) + " + '>>' + fits + '|' + refused + '!'"}}}}  # fmt: skip
     made, kinds = 0, set()
-    for title, settings in drawn(60, 2):
+    for title, settings in drawn(24, 2):
         found = FIGURE.at(**settings)
-        if found["refused"] and made > 4 and len(kinds) < 5:
-            continue
         here = [{"name": name, "value": value} for name, value in settings.items()]
         spec = {"$schema": "https://vega.github.io/schema/vega/v6.json", "signals": here + updates, "marks": [mark]}
         numbers, fits, refused = re.search(r"&lt;&lt;(.*?)&gt;&gt;(\w+)\|(.*?)!", convert.vega_to_svg(spec)).groups()
@@ -144,7 +142,7 @@ def test_vega_reads_it_as_python_does():
             assert fits == found["fits"]
             have, want = [float(each) for each in numbers.split()], [found[name] for name in names]
             assert have == pytest.approx(want, rel=1e-9, abs=1e-12), (title, settings)
-    assert made >= 12 and len(kinds) >= 5
+    assert made >= 6 and len(kinds) >= 4
 
 
 MOE = FIGURE.presets["Qwen3-30B-A3B"]
