@@ -20,7 +20,6 @@ __all__ = [
     "Layer",
     "Shares",
     "gathered",
-    "kept_around",
     "kept_inside",
     "layer_of",
     "params_divided",
