@@ -32,7 +32,7 @@ from flopkit.models.blocks import Branch
 from flopkit.models.finetuning import training_of
 from flopkit.models.parts import Run
 
-__all__ = ["WAYS", "around_branches", "in_the_way", "kept", "of_their_sort"]
+__all__ = ["WAYS", "in_the_way", "kept", "of_their_sort"]
 
 WAYS = ("flash", False)  # the kernel of attention, and no dropout
 ADAPTERS = LoRA(rank=1, targets=("q_proj",))  # any: for what does not depend on where they stand
@@ -86,7 +86,7 @@ def _in_16_bits(s: Any, n: Mapping[str, Any], run: Run) -> None:
 
     def of_branches(norm_kind: str, place: str) -> dict[str, Any]:
         around = replace(model, norm=norm_kind)
-        mixer, branch = around_branches(around, place, run)
+        mixer, branch = _around(around, place, run)
         ends = {"bare": around, "normed": replace(around, embedding_norm=True)}
         behind = {name: activations.of_ends(training_of(one, "all"), run, *WAYS) for name, one in ends.items()}
         return {"mixer": mixer, "branch": branch, **behind}
@@ -128,7 +128,7 @@ def _of_mlps(n: Mapping[str, Any], run: Run, act: str) -> list[Any]:
     ]
 
 
-def around_branches(model: Model, place: str, run: Run) -> tuple[Any, Any]:
+def _around(model: Model, place: str, run: Run) -> tuple[Any, Any]:
     """What a layer keeps around its mixer and around its MLP. In parallel, the MLP's norm or the input of that norm is the mixer's."""
     mixer, both = (
         activations.of_layer(model, Block(mixer=Nothing(), mlp=mlp, norms=PLACES[place]), run, *WAYS)
@@ -173,7 +173,7 @@ def _by_autocast(s: Any, n: Mapping[str, Any], run: Run) -> None:
     model, cast, wide = model_of(n), replace(run, autocast=True), nbytes(run.tokens * n["d_model"], run.dtype)
     s.cast_heads = autocast.of_heads(model, cast)
     # of the places that are known here, and of the sorts of norms, all keep as much more
-    s.cast_around = total(around_branches(model, ONE, cast)) - total(around_branches(model, ONE, run))
+    s.cast_around = total(_around(model, ONE, cast)) - total(_around(model, ONE, run))
     behind, usual = (activations.of_ends(training_of(model, "all"), each, *WAYS) for each in (cast, run))
     s.cast_ends = s.kept_bare + (behind - s.cast_heads - usual)
     matrices: list[Any] = []

@@ -2,7 +2,8 @@
 
 Controls beside those of `any_model`: ``length``, tokens of a sequence; ``device`` (`device_choice`); ``recompute`` (of `POLICIES`); ``states`` (of
 `STATES`); ``tensor``, ``context_ranks``, ``pipeline``, ``data_ranks``, ``expert_ranks`` and ``virtual``, the degrees of `flopkit.parallel.Layout`;
-``micro_batch``, sequences of a rank at once; ``step_batch``, sequences of a step on all devices; ``zero`` (of `ZERO`); ``nodes`` (of `NODES`).
+``micro_batch``, sequences of a rank at once; ``step_batch``, sequences of a step on all devices; ``zero`` (of `ZERO`); ``keeps`` (of `KEEPS`);
+``nodes`` (of `NODES`).
 
 Results: those of `parallel_layout.a_step`, with ``part_…`` in seconds; ``gpu_flops``, that the device which sets the pace executes in a step;
 ``exposed``, seconds of exchanges that do not hide behind arithmetic; ``sent``, bytes that this device sends; ``tokens_per_s`` of all;
@@ -24,7 +25,7 @@ from flopkit import conventions
 from flopkit.arithmetic import is_zero, maximum, same, total, where
 from flopkit.book.gallery.any_model import MLPS, PLACES, Nothing, idle, in_each_style, kinds, model_of, refuse, sizes
 from flopkit.book.gallery.calculate_gathered import if_many, in_layers
-from flopkit.book.gallery.calculate_kept import WAYS, around_branches, of_their_sort
+from flopkit.book.gallery.calculate_kept import WAYS, of_their_sort
 from flopkit.book.gallery.calculate_mfu import PASSES
 from flopkit.book.gallery.parallel_layout import MOST_IN_NODE, Asked, Degrees, a_step, divide, indivisible
 from flopkit.dtypes import nbytes
@@ -39,7 +40,7 @@ from flopkit.parallel.plans import OVERLAPS
 from flopkit.parallel.ranks import Rank
 from flopkit.parallel.shares import Divided, Layer, kept_inside, layer_of, params_divided
 
-__all__ = ["AXES", "NODES", "PARTS", "ZERO", "layout"]
+__all__ = ["AXES", "KEEPS", "NODES", "PARTS", "ZERO", "layout"]
 
 PARTS = ("arithmetic", "recompute", "tensor", "context", "expert", "pipeline", "bubble", "data")
 AXES = OVERLAPS
@@ -51,6 +52,8 @@ ZERO = {
     "3: weights, too": {"stage": 3},
 }
 """What data-parallel ranks divide."""
+KEEPS = {"all that PyTorch keeps": {"fused": 0}, "no outputs of norms and activations": {"fused": 1}}
+"""What a layer keeps for its backward pass; the second is ``fused=True`` of `flopkit.parallel.step`."""
 
 
 def _nodes() -> dict[str, dict[str, float]]:
@@ -90,7 +93,7 @@ def layout(s: Any, **c: Any) -> None:
     a_step(s, numbers, degrees, Asked(
         link=nodes.link, network=nodes.network, peak=device.peak, room=device.usable, batch=batch, recompute=c["recompute"],
         hides={name: int(name in HIDDEN) for name in AXES}, state=(states.weight, states.gradient, states.optimizer), gathered=s.gathered_if_many,
-        parts=PARTS, sends=True, kinds=lambda sort, layers: _kinds(s, c, sort, layers),
+        fused=c["keeps"].fused, parts=PARTS, sends=True, kinds=lambda sort, layers: _kinds(s, c, sort, layers),
     ))  # fmt: skip
     _refuse(s, c, degrees, of_stage)
     s.bytes_data = 1 * s.data_bytes
@@ -100,10 +103,7 @@ def layout(s: Any, **c: Any) -> None:
     s.sent = total(getattr(s, f"bytes_{name}") for name in AXES)
     s.longest, s.most = 1 * s.seconds, maximum(s.memory, s.room)  # where the two axes end
     s.tokens_per_s = batch * length / s.seconds
-    first = numbers.kinds[0].kept, numbers.kinds[1].kept
-    one = [share(each, degrees, where(s.experts_among > 1, degrees.tensor, 1)) for each in first]
-    among = degrees.tensor * where(s.experts_among > 1, degrees.tensor, 1) * degrees.context
-    s.kept_first = degrees.micro_batch * where(s.without_experts > 0, *one) / among
+    _kept_of_a_layer(s, numbers, degrees, c["keeps"].fused)
     s.kept_behind = 1.0 * ends_of(numbers, degrees, Rank((0, 0), 0, 1))
     alone = "One data-parallel rank has nothing to divide its states with."
     several = where(
@@ -113,6 +113,17 @@ def layout(s: Any, **c: Any) -> None:
     s.no_act = where(s.sparse_layers < n["layers"], "", s.no_mlp)
     s.no_embedded = ""  # without weights it is kept for the backward pass all the same
     s.no_nodes = where(s.devices > 1, "", "One device exchanges nothing.")
+
+
+def _kept_of_a_layer(s: Any, numbers: Any, degrees: Degrees, fused: Any) -> None:
+    """Set ``kept_first``: of a micro-batch, in the first layer, on one rank."""
+    s.among_experts = where(s.experts_among > 1, degrees.tensor, 1)
+    of_kinds = [
+        share(kind.kept, degrees, s.among_experts) - fused * share(kind.fused, degrees, s.among_experts)
+        for kind in numbers.kinds
+    ]
+    among = degrees.tensor * s.among_experts * degrees.context
+    s.kept_first = degrees.micro_batch * where(s.without_experts > 0, *of_kinds) / among
 
 
 def _kinds(s: Any, c: Mapping[str, Any], sort: str, layers: Any) -> tuple[Any, Any]:
@@ -146,7 +157,7 @@ def _refuse(s: Any, c: Mapping[str, Any], degrees: Degrees, of_stage: Any) -> No
 # --- numbers of the model, as `flopkit.parallel.shares` has them ---------------------------------------------------------------------------
 
 _ENDS = ("head_flops", "embedding", "head", "before", "after", "ends", "log_probs", "model_flops")
-_DIVIDED = ("flops", "params", "kept")
+_DIVIDED = ("flops", "params", "kept", "fused")
 
 
 def _numbers(s: Any, n: Mapping[str, Any], run: Run) -> Any:
@@ -163,7 +174,7 @@ def _numbers(s: Any, n: Mapping[str, Any], run: Run) -> Any:
     def layer(mlp: str, **more: Any) -> Layer:
         divided = {what: Divided(*(_layer(s, mlp, f"{what}_{part}") for part in Divided._fields)) for what in _DIVIDED}
         mixer = {name: getattr(s, f"mixer_{name}", 0) for name in ("again", "core", "kept_core", "keys_values")}
-        return Layer(layers=0, **divided, **mixer, fused=Divided(), sums=2, chosen=n["chosen"], **more)
+        return Layer(layers=0, **divided, **mixer, sums=2, chosen=n["chosen"], **more)
 
     ends = {name: getattr(s, f"of_{name}") for name in _ENDS}
     found = (layer("dense", dispatched=0), layer("sparse", dispatched=getattr(s, "sparse_dispatched", 0)))
@@ -207,8 +218,8 @@ def _held(branch: Branch, d_model: Any, run: Run, more_than: Branch | None = Non
         held = {each.name for each in more_than.kept(run, d_model, *WAYS)}
         parts = [each for each in parts if each.cost.name not in known]
         kept = [each for each in kept if each.name not in held]
-    inside, core, _ = kept_inside(kept)
-    return _flat("params", params_divided(parts)) | _flat("kept", inside) | {"kept_core": core}
+    inside, core, fused = kept_inside(kept)
+    return _flat("params", params_divided(parts)) | _flat("kept", inside) | _flat("fused", fused) | {"kept_core": core}
 
 
 def _of_mixers(s: Any, n: Mapping[str, Any], model: Model, run: Run) -> None:
@@ -285,7 +296,11 @@ def _of_norms(s: Any, n: Mapping[str, Any], model: Model, run: Run) -> None:
         return {"params_whole": replace(model, blocks=((block, 1),)).layer(seq=1).params}
 
     def kept(norm_kind: str, place: str) -> dict[str, Any]:
-        return {"kept_tokens": total(around_branches(replace(model, norm=norm_kind), place, run))}
+        block = Block(mixer=Nothing(), mlp=Nothing(), norms=PLACES[place])
+        found = activations.of_layer(replace(model, norm=norm_kind), block, run, *WAYS)
+        inputs = {f"{name}, input" for name, _ in block.branches}
+        fused = total(each.bytes for each in found if each.name in inputs)
+        return {"kept_tokens": total(each.bytes for each in found), "fused_tokens": fused}
 
     _set(s, "around", in_each_style({"place": n["place"]}, params))
     _set(s, "around", in_each_style({"norm_kind": n["norm_kind"], "place": n["place"]}, kept))

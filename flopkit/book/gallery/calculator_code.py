@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flopkit.book.gallery.calculate_fit import KEPT, TRAINED
-from flopkit.book.gallery.calculate_layout import NODES, ZERO
+from flopkit.book.gallery.calculate_layout import KEEPS, NODES, ZERO
 from flopkit.book.gallery.calculate_serving import READS
 from flopkit.book.gallery.calculator_model import sizes_in_python
 from flopkit.book.gallery.checkpoint_formats import AWQ, BLOCKS, MXFP4, NF4, NVFP4, STORED, TENSORS
@@ -76,7 +76,8 @@ CALLS: Mapping[str, list[Piece]] = {
         unless("experts", [0], [", expert=", value("expert_ranks")]), unless("virtual", [1], [", virtual=", value("virtual")]),
         ",\n    zero=", value("zero", {title: str(fields["stage"]) for title, fields in ZERO.items()}), ", micro_batch=", value("micro_batch"), ', recompute="', _POLICY, '",\n)\n',
         'nodes = fk.parallel.Cluster("nodes", ', _DEVICE, f", per_node={MOST_IN_NODE}, ", _RATES, ")\n",
-        "step = fk.parallel.step(\n    model, layout, nodes, seq=", value("length"), ", batch=", value("step_batch"), ", dtype=", _DTYPE, *_STATES, ",\n)\n",
+        "step = fk.parallel.step(\n    model, layout, nodes, seq=", value("length"), ", batch=", value("step_batch"), ", dtype=", _DTYPE, *_STATES,
+        unless("keeps", [next(iter(KEEPS))], ", fused=True"), ",\n)\n",
         "print(step.seconds, step.mfu, step.parts, step.sent, step.memory.total, step.fits)\n",
     ],
     "serve": [

@@ -8,7 +8,7 @@ from typing import Any
 from flopkit.arithmetic import where
 from flopkit.book.gallery.any_model import POLICIES, once
 from flopkit.book.gallery.calculate_fit import STATES, TRAINED, fit
-from flopkit.book.gallery.calculate_layout import NODES, ZERO, layout
+from flopkit.book.gallery.calculate_layout import KEEPS, NODES, ZERO, layout
 from flopkit.book.gallery.calculate_mfu import COUNTS, one_convention, utilisation
 from flopkit.book.gallery.calculate_run import run
 from flopkit.book.gallery.calculate_serving import CACHES, READS, serve
@@ -72,6 +72,7 @@ def run_controls() -> dict[str, Control]:
         choice("zero", "ZeRO divides", ZERO, value="3: weights, too", idle="no_zero"),
         slider("step_batch", "Sequences of a step, all devices", steps(1, 16384), value=128, unit="sequences"),
         slider("micro_batch", "Micro-batch", steps(1, 16), value=1, unit="sequences"),
+        choice("keeps", "A layer keeps", KEEPS),
         choice("nodes", "Nodes of 8: links, network", NODES, idle="no_nodes"),
         slider("users", "Users at once", steps(1, 4096), value=32),
         slider("context", "Context of each user", steps(128, 1048576), value=32768, unit="tokens"),
@@ -182,7 +183,7 @@ def calculator() -> Tasks:
         "layout": figure(
             "layout", layout,
             {"The layout": ["tensor", "context_ranks", "pipeline", "data_ranks", "expert_ranks", "virtual", "zero"],
-             "The step": ["length", "step_batch", "micro_batch", "recompute", "states", "device", "nodes"]},
+             "The step": ["length", "step_batch", "micro_batch", "recompute", "keeps", "states", "device", "nodes"]},
             title="How do many GPUs share a step?",
             alt="Two bars for a training step of a model with {params} parameters: {tensor} tensor-parallel, {context_ranks} context-parallel, {pipeline} in the pipeline, {data_ranks} data-parallel, "
             "in all {devices}, {device}. One has the seconds by part, at least {seconds}, of which {part_bubble} are bubble and {exposed} exposed communication; MFU is at most {mfu}. The other "

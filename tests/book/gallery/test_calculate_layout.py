@@ -9,7 +9,7 @@ import pytest
 import flopkit as fk
 from flopkit.book.gallery import calculator
 from flopkit.book.gallery.calculate_fit import KEPT
-from flopkit.book.gallery.calculate_layout import AXES, NODES, PARTS, ZERO
+from flopkit.book.gallery.calculate_layout import AXES, KEEPS, NODES, PARTS, ZERO
 from flopkit.book.gallery.calculator_charts import PARTS_OF_STEP
 from flopkit.book.gallery.calculators import PRESETS
 from flopkit.book.gallery.step_bars import HELD
@@ -28,7 +28,7 @@ DEGREES = {
     "micro_batch": [1, 2, 3],
     "length": [512, 1024, 8192],
 }
-OTHERS = ("zero", "recompute", "states", "nodes", "device")
+OTHERS = ("keeps", "zero", "recompute", "states", "nodes", "device")
 
 
 @cache
@@ -62,7 +62,8 @@ def answered(model, c):
         )  # fmt: skip
         nodes = fk.parallel.Cluster("nodes", device, per_node=8, **NODES[c["nodes"]])
         return fk.parallel.step(
-            model, layout, nodes, seq=c["length"], batch=c["step_batch"], precision=precision, optimizer=optimizer, dtype=dtype
+            model, layout, nodes, seq=c["length"], batch=c["step_batch"], precision=precision, optimizer=optimizer, dtype=dtype,
+            fused=bool(KEEPS[c["keeps"]]["fused"]),
         )  # fmt: skip
     except ValueError:
         return None
