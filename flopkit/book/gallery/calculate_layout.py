@@ -104,7 +104,7 @@ def layout(s: Any, **c: Any) -> None:
     s.longest, s.most = 1 * s.seconds, maximum(s.memory, s.room)  # where the two axes end
     s.tokens_per_s = batch * length / s.seconds
     _kept_of_a_layer(s, numbers, degrees, c["keeps"].fused)
-    s.kept_behind = 1.0 * ends_of(numbers, degrees, Rank((0, 0), 0, 1))
+    s.kept_behind = 1.0 * ends_of(numbers, degrees, Rank((0, 0), False, True))
     alone = "One data-parallel rank has nothing to divide its states with."
     several = where(
         degrees.data * degrees.context > 1, 1, where(s.experts_among > 1, degrees.tensor > s.experts_among, 0)
@@ -172,8 +172,12 @@ def _numbers(s: Any, n: Mapping[str, Any], run: Run) -> Any:
     _of_ends(s, n, model, run)
 
     def layer(mlp: str, **more: Any) -> Layer:
-        divided = {what: Divided(*(_layer(s, mlp, f"{what}_{part}") for part in Divided._fields)) for what in _DIVIDED}
-        mixer = {name: getattr(s, f"mixer_{name}", 0) for name in ("again", "core", "kept_core", "keys_values")}
+        divided: dict[str, Any] = {
+            what: Divided(*(_layer(s, mlp, f"{what}_{part}") for part in Divided._fields)) for what in _DIVIDED
+        }
+        mixer: dict[str, Any] = {
+            name: getattr(s, f"mixer_{name}", 0) for name in ("again", "core", "kept_core", "keys_values")
+        }
         return Layer(layers=0, **divided, **mixer, sums=2, chosen=n["chosen"], **more)
 
     ends = {name: getattr(s, f"of_{name}") for name in _ENDS}
