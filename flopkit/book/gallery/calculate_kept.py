@@ -32,7 +32,7 @@ from flopkit.models.blocks import Branch
 from flopkit.models.finetuning import training_of
 from flopkit.models.parts import Run
 
-__all__ = ["in_the_way", "kept"]
+__all__ = ["WAYS", "in_the_way", "kept", "of_their_sort"]
 
 WAYS = ("flash", False)  # the kernel of attention, and no dropout
 ADAPTERS = LoRA(rank=1, targets=("q_proj",))  # any: for what does not depend on where they stand
@@ -111,10 +111,10 @@ def _in_16_bits(s: Any, n: Mapping[str, Any], run: Run) -> None:
             setattr(s, f"kept_{name}", value)
     for name, what in (("inside", ""), ("core", "_core")):
         heads, queries, alone = (getattr(s, f"kept_{sort}{what}") for sort in sorts)
-        setattr(s, f"kept_{name}", _there(s, heads, queries, alone))
+        setattr(s, f"kept_{name}", of_their_sort(s, heads, queries, alone))
 
 
-def _there(s: Any, heads: Any, queries: Any, alone: Any) -> Any:
+def of_their_sort(s: Any, heads: Any, queries: Any, alone: Any) -> Any:
     """The value of that sort of attention that the layers have."""
     return where(s.whole + s.narrow > 0, heads, where(s.latent_queries > 0, queries, alone))
 
@@ -148,7 +148,7 @@ def _by_adapters(s: Any, n: Mapping[str, Any], run: Run) -> None:
         return total(each.there for each in adapters_of(n, branch))
 
     sorts = (s.whole + s.narrow, found["heads"][0][1]), *found["latent"]
-    s.adapters_of_mixer = _there(s, *(0 if is_zero(layers) else count(make()) for layers, make in sorts))
+    s.adapters_of_mixer = of_their_sort(s, *(0 if is_zero(layers) else count(make()) for layers, make in sorts))
     for name, (layers, make) in zip(MLPS, found["mlp"], strict=True):
         branch = make()
         more = 0 if is_zero(layers) else narrow * (s.adapters_of_mixer + count(branch))

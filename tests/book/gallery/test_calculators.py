@@ -20,7 +20,7 @@ from flopkit.models.config_fields import ACTS, Fields, left_out
 from flopkit.models.config_table import Value, reader_table, when
 
 TASKS = calculator()
-FIT, RUN, SERVE, MFU = TASKS
+FIT, RUN, LAYOUT, SERVE, MFU = TASKS
 READ = [
     name
     for name in config_names()
@@ -348,6 +348,12 @@ def agrees(word, settings):
         assert told == pytest.approx(
             [found[each] for each in ("days", "device_hours", "dollars", "tokens_per_parameter")], rel=1e-12
         ), settings
+    elif word == "layout":
+        step, parts = names["step"], [found[f"part_{name}"] for name in names["step"].parts]
+        told = [step.seconds, step.mfu, step.memory.total, sum(step.sent.values()), *step.parts.values()]
+        wanted = [found[each] for each in ("seconds", "mfu", "memory", "sent")] + parts
+        assert [float(each) for each in told] == pytest.approx(wanted, rel=1e-11, abs=1e-12), settings
+        assert found["fits"] == ("yes" if step.fits else "no")
     elif word == "serve":
         near = (
             1e-3 if "blocks" in settings["weights"] or "bits" in settings["weights"] else 1e-12
