@@ -342,7 +342,9 @@ def test_record(capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["count", "llama-3-8b"], "--seq is missing"),
+        (["count", "llama-3-8b"], "--seq is missing, the tokens of a sequence: e.g. --seq 4096"),
+        (["count", "clip-vit-base-patch16"], "e.g. --seq 77: clip-vit-base-patch16 has positions for no more"),
+        (["count", "roberta-base"], "e.g. --seq 512: "),  # of 514 rows two are for no token
         (
             ["count", "resnet50", "--seq", "8"],
             "--seq: resnet50 reads images and no tokens; --height and --width are their size",

@@ -210,7 +210,9 @@ def _of_sequences(asked: argparse.Namespace, model: Model) -> dict[str, Any]:
         if getattr(asked, side) is not None:
             raise ValueError(f"--{side} is for convolutional networks: {model} has no images of that size")
     if asked.seq is None and model.patches is None:
-        raise ValueError("--seq is missing, the tokens of a sequence: e.g. --seq 4096")
+        most = None if model.positions is None else model.positions - model.position_offset
+        short = f"--seq {most}: {model} has positions for no more" if most is not None and most < 4096 else "--seq 4096"
+        raise ValueError(f"--seq is missing, the tokens of a sequence: e.g. {short}")
     return {"seq": asked.seq}
 
 

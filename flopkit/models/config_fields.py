@@ -29,6 +29,7 @@ __all__ = [
     "WINDOWED",
     "Fields",
     "class_names",
+    "in_transformers",
     "left_out",
 ]
 
@@ -80,6 +81,15 @@ def left_out(kind: str, family: str = "") -> Mapping[str, Any]:
     return found
 
 
+def in_transformers(kind: str) -> bool:
+    """Whether transformers has this ``model_type``.
+
+    >>> in_transformers("clipseg"), in_transformers("minimax_text_01")
+    (True, False)
+    """
+    return kind in _defaults()
+
+
 def class_names(kind: str) -> tuple[str, ...]:
     """How transformers' classes for a ``model_type`` begin.
 
@@ -109,14 +119,15 @@ ACTS = {
 class Fields:
     """A configuration that names the field it lacks.
 
-    *left_out* has what is taken for keys that are missing; ``taken`` notes which of these a reader asked for, switches and words apart.
+    *left_out* has what is taken for keys that are missing; ``taken`` notes which numbers and lists of these a reader asked for, ``switched``
+    which switches and words.
     *labels*: the classes that the file names, two where it names none, as transformers has it.
     *mtp*: the layer for multi-token prediction, where a reader knows it; else it is like the last one.
     """
 
     def __init__(self, fields: Mapping[str, Any], kind: str, left_out: Mapping[str, Any] | None = None) -> None:
         self.fields, self.kind = fields, kind
-        self.left_out, self.taken = left_out or {}, dict[str, Any]()
+        self.left_out, self.taken, self.switched = left_out or {}, dict[str, Any](), dict[str, Any]()
         self.mtp: Block | None = None
 
     @property
@@ -131,8 +142,7 @@ class Fields:
         """What stands under a key, None for nothing."""
         if key in self.left_out and key not in self.fields:
             value = self.left_out[key]
-            if not isinstance(value, bool | str):
-                self.taken[key] = value
+            (self.switched if isinstance(value, bool | str) else self.taken)[key] = value
             return value
         return self.fields.get(key)
 
@@ -141,6 +151,8 @@ class Fields:
         return default if value is None else value
 
     def flag(self, key: str, default: bool = False) -> Any:
+        if key == "tie_word_embeddings" and self.said(key) is None:
+            self.switched[key] = default
         return bool(sizes.flag(key, self.get(key, default)))
 
     def needed(self, key: str) -> Any:
@@ -185,6 +197,13 @@ class Fields:
         part = sizes.factor("partial_rotary_factor", share.get("partial_rotary_factor", usual))
         turned = int(self.head_dim() * part)
         return turned + turned % 2  # in pairs
+
+    def turned(self, key: str, usual: Any = None) -> Any:
+        """Features of a head that are turned by their position, under a *key* that says how many; None: all of them."""
+        said = self.get(key, usual)
+        if said is not None and self.count(key, said) % 2:
+            raise ValueError(f"{key}={said}: features are turned in pairs, so it must be even")
+        return said
 
     def made(self, kind: type[T], **numbers: Any) -> T:
         """A value of a *kind*, such as `Attention`, of what was read."""
@@ -335,7 +354,11 @@ class Fields:
     def refuse(self, **usual: Any) -> None:
         """Values that a family allows and flopkit does not support."""
         for key, value in usual.items():
-            if self.get(key, value) != value:
+            asked = key in self.switched
+            found = self.get(key, value)
+            if not asked:  # there is one value alone
+                self.switched.pop(key, None)
+            if found != value:
                 raise ValueError(
                     f"{key}={sizes.short(self.fields[key])}: flopkit supports {self.kind} only with {key}={value!r}"
                 )

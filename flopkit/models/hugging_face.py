@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from flopkit.models import passes
 from flopkit.models.architectures import ARCHITECTURES, SAME, tasks
-from flopkit.models.architectures.classes import ended, task_of
+from flopkit.models.architectures.classes import ended, not_the_decoder_alone, task_of
 from flopkit.models.architectures.pictures import pictures_of
 from flopkit.models.blocks import Block
 from flopkit.models.config_fields import Fields, left_out
 from flopkit.models.config_files import configuration
 from flopkit.models.model import Model
 from flopkit.models.quantized import formats_in
-from flopkit.models.text_parts import part_for_text
+from flopkit.models.text_parts import TIED, part_for_text, says
 from flopkit.models.unknown_types import WAY_OUT, UnknownTypeError, unknown_type, without_type
 from flopkit.sizes import flag
 
@@ -70,7 +71,16 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
         if isinstance(config, (str, os.PathLike)):
             _whole_file(given.config)
         model = _read(given.config, mtp)
+        _of_one_token(model, given.config.get("model_type"))
     return given.finished(model)
+
+
+def _of_one_token(model: Model, kind: Any) -> None:
+    """Refuse sizes of which no layer can be made, while it is known where they stand."""
+    try:
+        passes.token(model)
+    except ValueError as error:
+        raise ValueError(f"model_type={kind!r}: these sizes cannot be built: {error}") from None
 
 
 def _whole_file(config: Mapping[str, Any]) -> None:
@@ -93,9 +103,9 @@ def _read(config: Mapping[str, Any], mtp: bool) -> Model:
         raise unknown_type(kind, whole, {*ARCHITECTURES, *SAME})
     task = task_of(outer, config.get("architectures"))
     c = Fields(config, kind, left_out(kind, family))
-    model = ended(
-        ARCHITECTURES[family](c, str(config.get("_name_or_path") or kind)), kind, task, tasks(family), lambda: c.labels
-    )
+    layers = ARCHITECTURES[family](c, str(config.get("_name_or_path") or kind))
+    not_the_decoder_alone(layers, kind, config.get("architectures"))
+    model = ended(layers, kind, task, tasks(family), lambda: c.labels)
     if outer != kind and not model.causal:
         why = f"its part for text, a {kind!r}, is no decoder, and nothing by itself"
         raise UnknownTypeError(f"model_type={outer!r} is not described here: {why}; {WAY_OUT}")
@@ -103,6 +113,12 @@ def _read(config: Mapping[str, Any], mtp: bool) -> Model:
         _no_windows(model)
         model = replace(model, causal=False)
     notes = [f"{key} is missing: {value}, as transformers takes it" for key, value in c.taken.items()]
+    switched = dict(c.switched)
+    if outer != kind and not says(whole, TIED):
+        switched[TIED] = flag(TIED, config.get(TIED, False))
+    if switched:
+        said = ", ".join(f"{key} {str(value).lower()}" for key, value in switched.items())
+        notes.append(f"missing, and taken as transformers does: {said}")
     if others:
         pictures = pictures_of(whole, model.d_model)
         if pictures is None:
