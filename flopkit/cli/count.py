@@ -105,10 +105,13 @@ def run(asked: argparse.Namespace) -> tuple[Any, Table]:
         else:
             item, items = "a token", asked.batch * (model.patches.tokens if model.patches else asked.seq)
         found |= {"FLOPs": cost.flops, f"FLOPs {item}": ratio(cost.flops, items)}
-    stored = _stored(asked, model)
-    found[f"weights in {stored}"] = (
-        weight_bytes(model, stored) if isinstance(model, Model) else nbytes(model.params, "bf16")
-    )
+    if isinstance(model, Model) and asked.weights is None and model.formats is not None and model.formats.unread:
+        found["weights"] = None
+    else:
+        stored = _stored(asked, model)
+        found[f"weights in {stored}"] = (
+            weight_bytes(model, stored) if isinstance(model, Model) else nbytes(model.params, "bf16")
+        )
     if asked.device is not None:
         found |= _decoding(asked, model)
     elif isinstance(model, Model) and model.writes and not asked.train:

@@ -25,6 +25,7 @@ __all__ = [
     "KEYS",
     "MOST_LAYERS",
     "TEXT_PARTS",
+    "TIED",
     "WHOLE",
     "WINDOWED",
     "Fields",
@@ -103,6 +104,9 @@ LAYERS = (*KEYS["layers"], "num_decoder_layers")
 MOST_LAYERS = 10_000
 """More layers are a slip of the keyboard, and readers list them one by one."""
 
+TIED = "tie_word_embeddings"
+"""Whether embedding and head share a table, of which a note tells where a file does not: no other switch changes as much."""
+
 WINDOWED, WHOLE = "sliding_attention", "full_attention"
 """What ``layer_types`` calls a layer with a window, and one without."""
 
@@ -119,15 +123,15 @@ ACTS = {
 class Fields:
     """A configuration that names the field it lacks.
 
-    *left_out* has what is taken for keys that are missing; ``taken`` notes which numbers and lists of these a reader asked for, ``switched``
-    which switches and words.
+    *left_out* has what is taken for keys that are missing; ``taken`` notes which of these a reader asked for, switches and words apart,
+    and whether embedding and head share a table.
     *labels*: the classes that the file names, two where it names none, as transformers has it.
     *mtp*: the layer for multi-token prediction, where a reader knows it; else it is like the last one.
     """
 
     def __init__(self, fields: Mapping[str, Any], kind: str, left_out: Mapping[str, Any] | None = None) -> None:
         self.fields, self.kind = fields, kind
-        self.left_out, self.taken, self.switched = left_out or {}, dict[str, Any](), dict[str, Any]()
+        self.left_out, self.taken = left_out or {}, dict[str, Any]()
         self.mtp: Block | None = None
 
     @property
@@ -142,7 +146,8 @@ class Fields:
         """What stands under a key, None for nothing."""
         if key in self.left_out and key not in self.fields:
             value = self.left_out[key]
-            (self.switched if isinstance(value, bool | str) else self.taken)[key] = value
+            if not isinstance(value, bool | str):
+                self.taken[key] = value
             return value
         return self.fields.get(key)
 
@@ -151,9 +156,10 @@ class Fields:
         return default if value is None else value
 
     def flag(self, key: str, default: bool = False) -> Any:
-        if key == "tie_word_embeddings" and self.said(key) is None:
-            self.switched[key] = default
-        return bool(sizes.flag(key, self.get(key, default)))
+        found = bool(sizes.flag(key, self.get(key, default)))
+        if key == TIED and self.fields.get(key) is None:
+            self.taken[key] = found
+        return found
 
     def needed(self, key: str) -> Any:
         """A switch that must be there."""
@@ -354,11 +360,7 @@ class Fields:
     def refuse(self, **usual: Any) -> None:
         """Values that a family allows and flopkit does not support."""
         for key, value in usual.items():
-            asked = key in self.switched
-            found = self.get(key, value)
-            if not asked:  # there is one value alone
-                self.switched.pop(key, None)
-            if found != value:
+            if self.get(key, value) != value:
                 raise ValueError(
                     f"{key}={sizes.short(self.fields[key])}: flopkit supports {self.kind} only with {key}={value!r}"
                 )

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from flopkit.models.architectures import ARCHITECTURES, SAME, WHOLE
-from flopkit.models.config_fields import KEYS, TEXT_PARTS, left_out
+from flopkit.models.config_fields import KEYS, TEXT_PARTS, TIED, left_out
 from flopkit.sizes import flag
 
-__all__ = ["TIED", "part_for_text", "says", "whole_types"]
+__all__ = ["part_for_text", "says", "whole_types"]
 
 TEXT_TYPES = {
     "aya_vision": "cohere2", "cohere2_vision": "cohere2", "deepseek_vl": "llama", "deepseek_vl_hybrid": "llama", "exaone4_5": "exaone4",
@@ -37,7 +37,7 @@ HANDED_ON = (
 )  # fmt: skip
 """Models that are tied where the part for text says so, whatever the whole says."""
 
-TIED, OLDER, PREFIX = "tie_word_embeddings", "tie_embedding", "use_bidirectional_attention"
+OLDER, PREFIX = "tie_embedding", "use_bidirectional_attention"
 
 
 def part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, list[str]]:
