@@ -37,7 +37,9 @@ def formats_of(model: Stack, weights: Weights | None) -> Formats:
     if weights is None:
         found = model.formats or Formats()
         if found.unread:
-            raise ValueError(f"{model.name}: {found.unread}: how its weights are stored is not known; say it: weights='bf16', 'int4', …")
+            raise ValueError(
+                f"{model.name}: {found.unread}: how its weights are stored is not known; say it: weights='bf16', 'int4', …"
+            )
     elif isinstance(weights, Formats):
         found = weights
     elif isinstance(weights, Mapping):

@@ -487,12 +487,18 @@ def test_bytes_of_what_is_not_read_are_refused_unless_a_format_is_given(quantiza
 def test_routers_that_are_no_module_stay_as_they_are():
     """Those of DeepSeek and Kimi are bare matrices: a quantiser of Linear modules passes them over without being told."""
     config = {"model_type": "deepseek_v3", **ODD, **LATENT, "n_routed_experts": 4, "num_experts_per_tok": 2}
-    fp8 = {"quant_method": "compressed-tensors", "config_groups": {"group_0": group(8, "float", "tensor", None, FLOAT8)}}
+    fp8 = {
+        "quant_method": "compressed-tensors",
+        "config_groups": {"group_0": group(8, "float", "tensor", None, FLOAT8)},
+    }
     said, unsaid = (
         fk.from_hf({**config, "quantization_config": {**fp8, "ignore": ["lm_head", *more]}})
         for more in (["re:.*mlp.gate$"], [])
     )
-    assert said.formats.of("router") == unsaid.formats.of("router") == "bf16" and said.weight_bytes() == unsaid.weight_bytes()
+    assert (
+        said.formats.of("router") == unsaid.formats.of("router") == "bf16"
+        and said.weight_bytes() == unsaid.weight_bytes()
+    )
 
 
 def test_kimi_k2_5_has_as_many_bytes_as_its_files():

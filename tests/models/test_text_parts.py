@@ -166,7 +166,9 @@ def test_a_file_of_transformers_4_is_tied_as_its_part_is(outer):
 def test_a_file_that_leaves_open_whether_the_head_is_tied():
     """transformers 4 and 5 differ, and nothing says which saved it."""
     for outer in ("mistral3", "internvl", "janus", "ovis2", "deepseek_vl", "kimi_k25", "granite_speech", "lighton_ocr"):
-        with pytest.raises(ValueError, match=f"transformers 5 takes True for a {outer}, transformers 4 .* add it beside"):
+        with pytest.raises(
+            ValueError, match=f"transformers 5 takes True for a {outer}, transformers 4 .* add it beside"
+        ):
             fk.from_hf(file_of(outer, None, None, transformers_version=None))
         assert fk.from_hf(file_of(outer, None, None)).tied
         assert not fk.from_hf(file_of(outer, False, None, transformers_version=None)).tied
