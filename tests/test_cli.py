@@ -471,7 +471,8 @@ def test_the_format_of_the_weights(capsys, tmp_path):
     path.write_text(json.dumps(llama | {"quantization_config": {"quant_method": "hqq"}}))
     assert main(["count", str(path), "--seq", "64"]) == 0
     told = capsys.readouterr().out
-    assert "'hqq' is not read" in told and re.search(r"weights +not known here", told) and "853.1 GFLOPs" in told
+    assert "'hqq' is not read" in told and "846.8 GFLOPs" in told
+    assert ["weights", "not", "known", "here"] in map(str.split, told.splitlines())
     assert main(["count", str(path), "--seq", "64", "--device", "h100-sxm"]) == 2
     assert "how its weights are stored is not known; say it: weights=" in capsys.readouterr().err
     assert main(["count", str(path), "--seq", "64", "--weights", "bf16", "--device", "h100-sxm"]) == 0
