@@ -56,7 +56,7 @@ CALLS: Mapping[str, list[Piece]] = {
         *_BEGIN, *_ADAPTERS,
         "memory = model.train_memory(\n    seq=", value("length"), ", batch=", value("batch"), ', recompute="', value("recompute", {each: each for each in ("none", "selective", "full")}),
         '", precision="', value("states", {title: names[0] for title, names in KEPT.items()}), '", optimizer="', value("states", {title: names[1] for title, names in KEPT.items()}), '"',
-        _TRAINED, unless("count", [1], [", shards=", value("count")]), ",\n)\nprint(memory.total, fk.device(", _DEVICE, ").available)  # bytes on each device\n",
+        _TRAINED, unless("count", [1], [", shards=", value("count")]), ",\n)\nprint(memory.peak, fk.device(", _DEVICE, ").available)  # bytes on each device\n",
     ],
     "run": [
         *_BEGIN, *_ADAPTERS,
