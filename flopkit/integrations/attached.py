@@ -15,15 +15,15 @@ from flopkit.integrations.chosen_loop import ChosenLoop, no_optimizer
 from flopkit.integrations.ranks_of_a_run import RankOfRun, at_the_end_of_a_child
 from flopkit.integrations.step_clock import StepClock
 from flopkit.integrations.step_rates import StepRates, in_words
-from flopkit.integrations.watched_steps import WatchedStep, agreed, cannot_begin, differences, has_compiled
+from flopkit.integrations.watched_steps import WatchedStep, cannot_begin, differences, has_compiled, shown_cycle
 
 __all__ = ["Attachment"]
 
-_AT_MOST = 3  # steps that are counted, where the first two do not do the same
+_AT_MOST = 9  # steps that are counted, where the first two do not do the same
 
 
 class Attachment:
-    """Sees the optimiser steps of this process, counts one of them and times all that follow.
+    """Sees the optimiser steps of this process, counts the first of them and times all that follow.
 
     A step is what runs from the end of one step of an optimiser to the end of its next: the micro-batches that it gathers, and the steps of
     other optimisers. Where there are several, it is the one that steps least often.
@@ -39,7 +39,8 @@ class Attachment:
 
     Notes
     -----
-    From the second counted step on, nothing of the counter is left: a step costs two calls of a hook.
+    Two counted steps that do the same stand for all. Where they differ, up to nine are counted, and a cycle that shows three times in them
+    stands for all; else the FLOPs of a step are not known. From then on nothing of the counter is left: a step costs two calls of a hook.
     """
 
     def __init__(self, asked: dict[str, Any], folder: str, forget: Callable[[], None] | None = None) -> None:
@@ -66,7 +67,7 @@ class Attachment:
         self.phase = "warming up"
         self.step = 0  # of the optimiser whose steps these are
         self.watched: list[WatchedStep] = []
-        self.agreed: WatchedStep | None = None
+        self.cycle: list[WatchedStep] = []  # the counted steps that all others repeat
         self.step_rates: StepRates | None = None
         self.why_not = ""  # there are no FLOPs
         self._first_counted = 0
@@ -155,21 +156,25 @@ class Attachment:
         self.watched.append(WatchedStep(list(self._hooked), self.asked["convention"]))
 
     def _counted(self) -> None:
-        """A counted step is over: has it done what another one did?"""
+        """A counted step is over: is it known now what a step does?"""
         step = self.watched[-1]
         if threading.get_ident() != step.thread:  # the counter is on that thread
             return
         step.stop()
-        self.agreed = agreed(self.watched)
-        if self.agreed is None and len(self.watched) < _AT_MOST:
+        self.cycle = shown_cycle(self.watched)
+        if not self.cycle and len(self.watched) < _AT_MOST:
             self._begin()
             return
-        if self.agreed is None:
-            self.why_not = f"not counted: {differences(self.watched, self.first_counted)}"
-        elif len(self.watched) > 2:
-            self.notes.append(
-                f"of three counted steps two are the same: {differences(self.watched, self.first_counted)}"
+        told = differences(self.watched, self.first_counted) if len(self.watched) > 2 else ""
+        if not self.cycle:
+            self.why_not = f"not counted: {told}"
+        elif told:
+            same = (
+                f"the last {len(self.cycle)} of them repeat, and their mean stands"
+                if len(self.cycle) > 1
+                else "the last one stands"
             )
+            self.notes.append(f"the counted steps are not all the same, {same} for all others: {told}")
         self._decided()
 
     @property
@@ -181,8 +186,9 @@ class Attachment:
         """What a step does is known, or that it will not be: from here on only the clock runs."""
         self._first_counted = self.first_counted
         self.process.look()
-        if self.agreed is not None:
-            self.step_rates = StepRates(self.watched, self.agreed, self.asked, self.device_type)
+        if self.cycle:
+            self.step_rates = StepRates(self.watched, self.cycle, self.asked, self.device_type)
+            self.notes += self.step_rates.notes
         self.phase = "timing"
         self.process.leave({} if self.step_rates is None else self.step_rates.facts)
         self.process.tell("counted", self._about_counting(), self._said_of_counting())
@@ -191,7 +197,13 @@ class Attachment:
 
     def _leave_the_loop(self) -> None:
         """The optimiser is gone, or another one steps that was not there when it was chosen."""
-        self.notes.append(f"{self.step} steps of an earlier {self.optimizer or 'optimiser'} are not in these numbers")
+        steps = f"the first {units.count(self.step, 'steps')} of {self.optimizer or 'an optimiser'}"
+        gone = self._loop.leader() is None
+        self.notes.append(
+            f"{steps}, which is gone, are not in these numbers"
+            if gone
+            else f"another optimiser began to step: {steps} are not in these numbers"
+        )
         for each in self.watched:
             each.stop()
         self._loop.leave()
@@ -226,33 +238,42 @@ class Attachment:
     @property
     def steps_seen(self) -> int:
         """Steps of the loop, or of the busiest optimiser before it was known."""
-        return max(self.step, self._loop.most)
+        return self.step or self._loop.most
+
+    @property
+    def models(self) -> list[dict[str, Any]]:
+        """The models that a step called; none where its FLOPs are not known."""
+        return self.cycle[-1].models if self.cycle else []
 
     def _about_counting(self) -> dict[str, Any]:
         found: dict[str, Any] = {"step": self.step, "counted": len(self.watched)}
-        if self.agreed is None or self.step_rates is None:
+        if self.step_rates is None:
             return {**found, "why_not": self.why_not}
         about = self.step_rates
-        found |= about.facts | {"tokens": about.tokens, "samples": about.samples, "models": self.agreed.models}
+        found |= about.facts | {"tokens": about.tokens, "samples": about.samples, "models": self.models}
         return {**found, "no_mfu": about.no_share} if about.no_share else found
 
     def _said_of_counting(self) -> str:
-        if self.agreed is None or self.step_rates is None:
+        if self.step_rates is None:
             return self.why_not
         facts, steps = self.step_rates.facts, [self._first_counted + place for place in range(len(self.watched))]
-        what = (
-            ", ".join(each["class"].rpartition(".")[2] for each in self.agreed.models if each["trained"]) or "no module"
-        )
+        what = ", ".join(each["class"].rpartition(".")[2] for each in self.models if each["trained"]) or "no module"
         said = (
             f"steps {' and '.join(map(str, steps)) if len(steps) == 2 else ', '.join(map(str, steps))} counted ({what}): "
-            f"{units.si(facts['model_flops'], 'FLOPs')} of the model, {units.si(facts['hardware_flops'], 'FLOPs')} executed a step "
-            f"[{facts['convention']}]"
+            f"{units.si(facts['model_flops'], 'FLOPs')} of the model, {units.si(facts['hardware_flops'], 'FLOPs')} executed a step"
+            f"{self._standing()} [{facts['convention']}]"
         )
         if self.process.world > 1:
             said += f", rank {self.process.rank}'s of {self.process.world}"
         if self.no_share:
             return f"{said}; {self.no_share}"
         return f"{said}; MFU and HFU are shares of {self.step_rates.gauges[0].of()}"
+
+    def _standing(self) -> str:
+        """Which of the counted steps stand for all others, where they are not all the same."""
+        if len(self.watched) < 3:
+            return ""
+        return f", the mean of the last {len(self.cycle)}" if len(self.cycle) > 1 else ", those of the last one"
 
     # The end.
 
@@ -268,7 +289,7 @@ class Attachment:
             self._ended_early()
         if self.process.rank:
             return
-        if self.agreed is not None and not self.asked["uncompiled"] and has_compiled():
+        if self.cycle and not self.asked["uncompiled"] and has_compiled():
             self.notes.append("compiled functions ran after the counted steps: they are taken to do the same")
         from flopkit.integrations import passports
 
@@ -281,10 +302,13 @@ class Attachment:
             passports.write(self.process.own(str(self.asked["passport"])), passport)
 
     def _ended_early(self) -> None:
-        if self.phase == "counting" and len(self.watched) > 1:  # one was counted, there was none to compare it with
-            self.watched = self.watched[:1]
-            self.agreed = self.watched[0]
-            self.notes.append("a single step was counted: there was no other to compare it with")
+        if self.phase == "counting" and len(self.watched) > 1:  # the last of them is not over
+            self.watched = self.watched[:-1]
+            if len(self.watched) == 1:
+                self.cycle = [*self.watched]
+                self.notes.append("a single step was counted: there was no other to compare it with")
+            else:
+                self.why_not = f"not counted: {differences(self.watched, self.first_counted)}"
             self._decided()
             return
         self.phase, made, wanted = "off", self.steps_seen, self.asked["steps"]

@@ -99,7 +99,8 @@ class TransformersCallback(TrainerCallback):
                 f"{len(frozen)} parameters are frozen, {frozen[0]} among them: give work=flopkit.from_hf(…).train_step(…, trained=…)"
             )
         config = {**model.config.to_dict(), "architectures": [type(model).__name__]}
-        batch = args.train_batch_size * args.world_size * args.gradient_accumulation_steps
+        replicas = args.world_size // _ranks_of_a_replica(model, args)
+        batch = args.train_batch_size * replicas * args.gradient_accumulation_steps
         if (args.gradient_checkpointing_kwargs or {}).get("every_n_layers", 1) != 1:
             raise ValueError(
                 "gradient checkpointing of some layers only: give work=flopkit.from_hf(…).train_step(…, recompute=…)"
@@ -144,3 +145,13 @@ class TransformersCallback(TrainerCallback):
         logs.update(found)
         if state.log_history and state.log_history[-1].get("step") == state.global_step:
             state.log_history[-1].update(found)
+
+
+def _ranks_of_a_replica(model: Any, args: Any) -> int:
+    """The processes that work on the same sequences, by tensor, context or sequence parallelism, as the trainer itself finds them."""
+    config: Any = getattr(args, "parallelism_config", None)
+    tensor = getattr(model, "_tp_size", None) or getattr(model, "tp_size", None)
+    if tensor is None and (deepspeed := getattr(args, "hf_deepspeed_config", None)) is not None:
+        tensor = deepspeed.config.get("tensor_parallel", {}).get("autotp_size")
+    tensor = tensor or getattr(config, "tp_size", None) or 1
+    return int(tensor * (getattr(config, "cp_size", None) or 1) * (getattr(config, "sp_size", None) or 1))

@@ -40,7 +40,7 @@ def of(run: Any) -> dict[str, Any]:
     found: dict[str, Any] = {
         "command": run.asked["command"],
         "when": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "models": [] if run.agreed is None else run.agreed.models,
+        "models": run.models,
         "optimizer": run.optimizer,
         "step": _step(run),
         "device": _device(run),
@@ -58,14 +58,14 @@ def of(run: Any) -> dict[str, Any]:
 def _step(run: Any) -> dict[str, Any]:
     """What one step does."""
     counted = [run.first_counted + place for place in range(len(run.watched))] if run.watched else []
-    found: dict[str, Any] = {"counted": counted if run.agreed is not None or run.why_not else []}
-    if run.agreed is None:
+    found: dict[str, Any] = {"counted": counted if run.cycle or run.why_not else []}
+    if not run.cycle:
         return found
-    rates, report = run.step_rates, run.agreed.report.under(run.asked["convention"])
+    rates, report = run.step_rates, run.cycle[-1].report.under(run.asked["convention"])
     rows = [row for row in report.by_op().rows if row["flops"]][:_OPERATORS]
     kept = ("operator", "phase", "kernel", "calls", "flops", "model_flops", "bytes")
     return {
-        **found, **rates.facts, "tokens": rates.tokens, "samples": rates.samples,
+        **found, "repeat": found["counted"][-len(run.cycle):], **rates.facts, "tokens": rates.tokens, "samples": rates.samples,
         "by_op": [{name: row[name] for name in kept if name in row} for row in rows],
     }  # fmt: skip
 
@@ -178,8 +178,11 @@ def as_markdown(passport: dict[str, Any]) -> str:
             )
         )
         rows.append(("convention", step["convention"]))
-        rows.append(("counted", f"steps {', '.join(map(str, step['counted']))}; all others are taken to do the same"))
-        rows += [(f"{item} a step", f"{step[item]:,}") for item in ("tokens", "samples") if step[item] is not None]
+        did = "the same" if len(step["counted"]) < 3 else f"what step {step['repeat'][-1]} did"
+        did = f"what the last {len(step['repeat'])} did, on average" if len(step["repeat"]) > 1 else did
+        counted = f"steps {', '.join(map(str, step['counted']))}; all others are taken to do {did}"
+        rows.append(("counted", counted))
+        rows += [(f"{item} a step", f"{step[item]:,.6g}") for item in ("tokens", "samples") if step[item] is not None]
         for row in step["uncounted"]:
             rows.append(("NOT COUNTED", f"{row['operator']}, {units.count(row['calls'], 'calls')}"))
     rows.append(("device", f"{device.get('name', device['type'])}"))

@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
-import sys
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
 from flopkit import devices, units
 from flopkit.conventions import Convention
+from flopkit.counter.report import Report
 from flopkit.integrations.watched_steps import WatchedStep
+from flopkit.measuring.modes import flops_by_mode
 from flopkit.utilization.gauges import Gauge, of_flops
 
 __all__ = ["StepRates", "in_words"]
 
 
 class StepRates:
-    """The rates of a step whose FLOPs are known.
+    """The rates of a step whose FLOPs are known: those of the steps of a cycle, on average.
 
     Parameters
     ----------
     steps : list[WatchedStep]
         Those that were counted.
-    agreed : WatchedStep
-        The one of them whose FLOPs count.
+    cycle : list[WatchedStep]
+        Those of them that all others repeat.
     asked : dict[str, Any]
         What the command line was told: ``convention``, ``device``, ``peak``, ``dtype``.
     device_type : str
         Where the steps run, as torch calls it.
     """
 
-    def __init__(self, steps: list[WatchedStep], agreed: WatchedStep, asked: dict[str, Any], device_type: str) -> None:
-        self._steps, self._agreed, self._asked, self._device_type = steps, agreed, asked, device_type
-        self.facts = agreed.facts()
+    def __init__(
+        self, steps: list[WatchedStep], cycle: list[WatchedStep], asked: dict[str, Any], device_type: str
+    ) -> None:
+        self._steps, self._cycle, self._asked, self._device_type = steps, cycle, asked, device_type
+        self.facts = _mean_facts([each.facts() for each in cycle])
         self.gauges: list[Gauge] = []
         self.peak_device: Any = None
         self.no_share = ""  # why there is no MFU
         self.tokens, self.samples = self._same("tokens"), self._same("samples")
-        if uncounted := agreed.report.uncounted:
+        twice = sorted({item for each in cycle for item in each.twice_fed})
+        self.notes = [f"no {item}/s: the model ran several times on one and the same batch" for item in twice]
+        if uncounted := self.facts["uncounted"]:
             names = ", ".join(f"{row['operator']} ({units.count(row['calls'], 'calls')})" for row in uncounted[:5])
             self.no_share = (
                 f"not counted: {names}{' …' * (len(uncounted) > 5)}, so no MFU: flopkit.formula registers a formula"
@@ -47,16 +53,20 @@ class StepRates:
         except (ValueError, TypeError, RuntimeError, LookupError) as error:
             self.no_share = f"no MFU: {' '.join(str(error).split())}"
 
-    def _same(self, items: str) -> int | None:
-        """What all counted steps of these FLOPs had; None where it is not known, or they differ."""
-        flops = self._agreed.report.model_flops
-        found = {getattr(each, items) for each in self._steps if each.report.model_flops == flops}
-        return found.pop() if len(found) == 1 else None
+    def _same(self, items: str) -> Any:
+        """What the steps of the cycle had on average; None where it is not known, or steps of the same FLOPs had not equally many."""
+        found = []
+        for step in self._cycle:
+            flops = step.report.model_flops
+            equal = {getattr(each, items) for each in self._steps if each.report.model_flops == flops}
+            if len(equal) > 1 or None in equal:
+                return None
+            found += equal
+        return _mean(found)
 
     def _find_peak(self) -> None:
         """The peak that the products of a step meet."""
         asked = self._asked
-        step = self._agreed.report.under(asked["convention"])
         if asked["peak"] is not None:
             given = SimpleNamespace(peak=asked["peak"], title="the peak that --peak gives", source="given as --peak")
             self.peak_device = given
@@ -69,10 +79,11 @@ class StepRates:
             self.no_share = f"no peak is known of this {kind}, so no MFU: give --peak or --device"
             return
         device = self.peak_device
-        work = _AsTf32(step) if _tf32(self._device_type, device, step) else step
+        steps = [each.report.under(asked["convention"]) for each in self._cycle]
+        works = [_ByMode(step, device) for step in steps] if self._device_type == "cuda" else steps
         self.gauges = [
-            of_flops("MFU", "model_flops", work, device, asked["dtype"], 1),
-            of_flops("HFU", "hardware_flops", work, device, asked["dtype"], 1),
+            _mean_gauge([of_flops(name, which, work, device, asked["dtype"], 1) for work in works])
+            for name, which in (("MFU", "model_flops"), ("HFU", "hardware_flops"))
         ]
 
     def of(self, seconds: float) -> tuple[dict[str, Any], list[str]]:
@@ -85,7 +96,7 @@ class StepRates:
         """
         found: dict[str, Any] = {"seconds": seconds}
         impossible: list[str] = []
-        if not self._agreed.report.uncounted:
+        if not self.facts["uncounted"]:
             found["model_flops_per_s"] = self.facts["model_flops"] / seconds
             found["hardware_flops_per_s"] = self.facts["hardware_flops"] / seconds
         for gauge in self.gauges:
@@ -126,29 +137,53 @@ def _short(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 1000 else f"{rate:.4g}"
 
 
-class _AsTf32:
-    """A report whose products in fp32 run as tf32."""
+def _mean(values: list[int]) -> Any:
+    """The mean, a whole number where it is one."""
+    return sum(values) / len(values) if sum(values) % len(values) else sum(values) // len(values)
 
-    def __init__(self, report: Any) -> None:
-        self._report = report
+
+def _mean_facts(facts: list[dict[str, Any]]) -> dict[str, Any]:
+    """What steps do on average, and what was not counted in any of them."""
+    found = dict(facts[-1])
+    for name in found:
+        if name.endswith("_flops"):
+            found[name] = _mean([each[name] for each in facts])
+    for name, same in (("uncounted", lambda row: row["operator"]), ("notes", lambda note: note)):
+        found[name] = list({same(row): row for each in facts for row in each[name]}.values())
+    return found
+
+
+def _mean_gauge(gauges: list[Gauge]) -> Gauge:
+    """The gauge of steps that alternate: on average they do so many FLOPs, and take so long at least."""
+    if len(gauges) == 1:
+        return gauges[0]
+
+    def mean(name: str) -> Any:
+        values = [getattr(each, name) for each in gauges]
+        return None if None in values else sum(values) / len(values)
+
+    amount, at_peak = mean("amount"), mean("at_peak")
+    formats = tuple(dict.fromkeys(format for each in gauges for format in each.formats))
+    others = {name: sum(each.others[name] for each in gauges) / len(gauges) for name in gauges[-1].others}
+    return dataclasses.replace(
+        gauges[-1], amount=amount, at_peak=at_peak, at_limit=mean("at_limit"), formats=formats, others=others,
+        peak=amount / at_peak if len(formats) > 1 else gauges[-1].peak,
+    )  # fmt: skip
+
+
+class _ByMode:
+    """A report as a GPU runs it: of its products in fp32, those as tf32 that torch may round, if the device has it."""
+
+    def __init__(self, report: Report, device: Any) -> None:
+        self._report, self._device = report, device
         self.convention: Convention = report.convention
         self.uncounted = report.uncounted
 
-    def under(self, convention: Any) -> _AsTf32:
-        return _AsTf32(self._report.under(convention))
+    def under(self, convention: Any) -> _ByMode:
+        return _ByMode(self._report.under(convention), self._device)
 
     def flops_by_dtype(self, model: bool = False) -> dict[str, Any]:
-        found = dict(self._report.flops_by_dtype(model))
-        if "fp32" in found:
-            found["tf32"] = found.pop("fp32") + found.get("tf32", 0)
+        found = flops_by_mode(self._report, model)
+        if "tf32" in found and "tf32" not in getattr(self._device, "dtypes", ()):
+            found["fp32"] = found.pop("tf32") + found.get("fp32", 0)
         return found
-
-
-def _tf32(kind: str, device: Any, step: Any) -> bool:
-    """Whether the program lets products in fp32 run as tf32, on a device that has them."""
-    if kind != "cuda" or "tf32" not in getattr(device, "dtypes", ()):
-        return False
-    backends = sys.modules["torch"].backends
-    if backends.cuda.matmul.allow_tf32:
-        return True
-    return bool(backends.cudnn.allow_tf32) and any("conv" in row["operator"] for row in step.by_op())

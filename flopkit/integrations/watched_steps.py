@@ -12,7 +12,9 @@ from typing import Any
 from flopkit import units
 from flopkit.arithmetic import ratio
 
-__all__ = ["WatchedStep", "agreed", "cannot_begin", "differences", "has_compiled"]
+__all__ = ["WatchedStep", "cannot_begin", "differences", "has_compiled", "shown_cycle"]
+
+_SHOWN = {1: 4, 2: 6, 3: 9}  # by the length of a cycle, the counted steps that show it where the first two differ
 
 _WRAPPERS = {
     "module": "DataParallel DistributedDataParallel FullyShardedDataParallel DeepSpeedEngine",
@@ -34,7 +36,8 @@ class WatchedStep:
     -----
     Tokens are the whole numbers that the first embedding of a trained model looks up, with gradients and not in the backward pass, where a
     checkpoint calls it again. They are known where the embedding gets a tensor of two dimensions or more. Samples are the first dimension of
-    the first input of the trained model.
+    the first input of the trained model. Neither is known where the model runs several times on one and the same batch: a benchmark that
+    gathers micro-batches may mean several batches by that, and a program with two losses one.
 
     Examples
     --------
@@ -63,8 +66,11 @@ class WatchedStep:
         self._below: set[int] = set()  # all modules below roots
         self._embedding: Any = None
         self._first: Any = None
+        self._fed: dict[str, list[tuple[weakref.ref[Any], int]]] = {"tokens": [], "samples": []}
+        self.calls = 0  # of the trained model, with gradients
         self.tokens: int | None = None
         self.samples: int | None = None
+        self.twice_fed: set[str] = set()
         self.models: list[dict[str, Any]] = []
         self.thread, self.pid, self.open = threading.get_ident(), os.getpid(), True
         self._block = counting()
@@ -81,6 +87,7 @@ class WatchedStep:
         roots = [root() for root in self._roots]
         self.models = [_about(root, self._trained) for root in roots if root is not None]
         self._embedding = self._first = None
+        self._fed = {}
         self._trained, self._trains, self._below, self._roots = set(), set(), set(), []
 
     def _called(self, module: Any, args: Any) -> None:
@@ -100,12 +107,26 @@ class WatchedStep:
         fed = args[0]
         if not torch.is_grad_enabled() or not isinstance(fed, torch.Tensor):
             return
+        if module is self._first:
+            self.calls += 1
         if module is self._first and fed.ndim:
-            self.samples = (self.samples or 0) + fed.shape[0]
+            self._feed("samples", fed, fed.shape[0])
         if fed.dtype in (torch.int64, torch.int32) and fed.ndim >= 2 and self._embedding in (None, module):
             if any(each.ndim == 2 for each in module.parameters(recurse=False)):
                 self._embedding = module
-                self.tokens = (self.tokens or 0) + fed.numel()
+                self._feed("tokens", fed, fed.numel())
+
+    def _feed(self, items: str, fed: Any, number: int) -> None:
+        """A tensor of so many tokens or samples goes in. What is fed a second time, unchanged, may or may not be another batch."""
+        if items in self.twice_fed:
+            return
+        before = self._fed[items]
+        if any(each() is fed and version == fed._version for each, version in before):
+            self.twice_fed.add(items)
+            setattr(self, items, None)
+            return
+        before.append((weakref.ref(fed), fed._version))
+        setattr(self, items, (getattr(self, items) or 0) + number)
 
     def facts(self) -> dict[str, Any]:
         """FLOPs by phase, and what was not counted, under the convention."""
@@ -155,19 +176,32 @@ def has_compiled() -> bool:
     return dynamo is not None and bool(dynamo.counters.get("stats", {}).get("unique_graphs"))
 
 
-def agreed(steps: Sequence[WatchedStep]) -> WatchedStep | None:
-    """A step that did the same FLOPs as another one of *steps*; None where there is none.
+def shown_cycle(steps: Sequence[WatchedStep]) -> list[WatchedStep]:
+    """The counted steps that all others repeat; empty while that is not shown.
+
+    Two steps of the same FLOPs at the beginning show a cycle of one step. Where the first two differ, four in a row show it, and three
+    repetitions a cycle of two or three steps, such as of a loop that evaluates after every second one.
 
     Parameters
     ----------
     steps : Sequence[WatchedStep]
         In the order in which they ran.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> short, long = (SimpleNamespace(report=SimpleNamespace(model_flops=n, hardware_flops=n)) for n in (8, 64))
+    >>> [len(shown_cycle(steps)) for steps in ([short, short], [short, long, short], [short, long] * 3, [short, *[long] * 4])]
+    [1, 0, 2, 1]
     """
     figures = [(step.report.model_flops, step.report.hardware_flops) for step in steps]
-    for place, each in enumerate(figures):
-        if each in figures[:place]:
-            return steps[place]
-    return None
+    if len(figures) == 2 and figures[0] == figures[1]:
+        return [steps[1]]
+    for length, wanted in _SHOWN.items():
+        last = figures[-wanted:]
+        if len(last) == wanted and last[length:] == last[:-length]:
+            return list(steps[-length:])
+    return []
 
 
 def differences(steps: Sequence[WatchedStep], first: int) -> str:
@@ -183,11 +217,13 @@ def differences(steps: Sequence[WatchedStep], first: int) -> str:
     facts = [step.facts() for step in steps]
     each = [f"step {first + place} {units.si(fact['model_flops'], 'FLOPs')}" for place, fact in enumerate(facts)]
     backward = {fact["backward_flops"] for fact in facts}
-    if len(backward) == 1 and backward != {0}:
+    if len({step.calls for step in steps}) > 1:
+        why = "the model ran another number of times, as where an optimiser such as LBFGS calls a closure, or the last batches are fewer"
+    elif len(backward) == 1 and backward != {0}:
         why = "their backward passes are the same, so an evaluation, a generation or a logging pass ran in some"
     else:
-        ratios = [ratio(max(fact["model_flops"] for fact in facts), max(1, min(fact["model_flops"] for fact in facts)))]
-        why = f"their sizes differ, by {ratios[0]:.3g} × at most, as with batches or texts of other lengths"
+        times = ratio(max(fact["model_flops"] for fact in facts), max(1, min(fact["model_flops"] for fact in facts)))
+        why = f"their sizes differ, by {times:.3g} × at most, as with batches or texts of other lengths"
     return f"{', '.join(each)}: {why}"
 
 

@@ -12,9 +12,9 @@ from flopkit.devices import fastest_mode
 from flopkit.measuring import arguments, protocol
 from flopkit.measuring.checking import Checked
 from flopkit.measuring.measurement import Judgement, Measurement
-from flopkit.measuring.workloads import tf32_switches
+from flopkit.measuring.modes import convolves, flops_by_mode
 
-__all__ = ["Called", "Clocked", "at_rates", "floor", "judge", "known", "may_use_tf32"]
+__all__ = ["Called", "Clocked", "at_rates", "floor", "judge", "known"]
 
 HELD_DOWN = 0.1  # of the samples: fewer are no matter
 LAUNCHED = 0.9  # of a call's time: a host that needs as long to launch it as the device to run it sets the pace
@@ -62,6 +62,16 @@ class Called:
         """Whether it runs on a CUDA device."""
         return bool(self.where.type == "cuda")
 
+    def flops_by_mode(self, model: bool = False) -> Mapping[str, float]:
+        """FLOPs by the arithmetic that does them: a GPU may round some of those in fp32 to tf32.
+
+        Parameters
+        ----------
+        model : bool, optional
+            The FLOPs that the mathematics asks for, in place of those that were executed.
+        """
+        return flops_by_mode(self.work, model) if self.on_gpu else self.work.flops_by_dtype(model)
+
 
 @dataclass(frozen=True)
 class Clocked:
@@ -96,10 +106,11 @@ class Clocked:
 
 def judge(call: Called, clocked: Clocked, flops: float | None = None, bytes: float | None = None) -> Measurement:
     """The measurement: rates, shares of peak and ceilings, the verdict and the notes. *flops* and *bytes* stand for those that were counted."""
-    work, timing, checked, tf32 = call.work, clocked.timing, clocked.checked, call.tf32
+    work, timing, checked = call.work, clocked.timing, clocked.checked
     done = work.hardware_flops if flops is None else flops
     moved = work.bytes if bytes is None else bytes
-    formats = work.flops_by_dtype() if flops is None else {call.format: flops}
+    given = {"tf32" if call.tf32 and call.format == "fp32" else call.format: flops}
+    formats = given if flops is not None else call.flops_by_mode()
     notes = [
         checked.note,
         clocked.unread,
@@ -116,8 +127,8 @@ def judge(call: Called, clocked: Clocked, flops: float | None = None, bytes: flo
     of_flops = of_bytes = mfu = mbu = least = None
     if (kept := _own(call.where, notes)) is not None:
         of_bytes = moved / kept.bandwidth / timing.mean
-        if known(kept, formats, tf32):
-            of_flops = at_rates(kept, formats, tf32, kept.peak) / timing.mean or None
+        if known(kept, formats):
+            of_flops = at_rates(kept, formats, kept.peak) / timing.mean or None
         if of_flops and of_flops > ABOVE:
             notes.append(
                 f"faster than the ceiling that was measured ({kept.source}): measure it again with flopkit.ceilings()"
@@ -129,12 +140,12 @@ def judge(call: Called, clocked: Clocked, flops: float | None = None, bytes: flo
         # of a table whose rows are looked up, the counted bytes are the smaller ones; of fused operators, the call's own
         moving = min(_least_bytes(call.given, call.whole, clocked.sets, call.where), work.bytes)
         notes += (unknown := _unknown(work))
-        least, bound = floor(device, {} if unknown else formats, moving, tf32)
+        least, bound = floor(device, {} if unknown else formats, moving)
         if timing.fastest < machine.EARLY * least:
             verdict = Judgement.IMPOSSIBLE
             notes.append(f"the fastest call took {timing.fastest:.3g} s, and {bound} needs {least:.3g} s at least")
-        model = work.flops_by_dtype(model=True) if flops is None else formats
-        mfu = at_rates(device, model, tf32, device.peak) / timing.mean or None
+        model = call.flops_by_mode(model=True) if flops is None else formats
+        mfu = at_rates(device, model, device.peak) / timing.mean or None
         mbu = moved / device.bandwidth / timing.mean
     if verdict is Judgement.OK and max(of_bytes or 0.0, mbu or 0.0) > ABOVE:
         notes.append("more bytes/s than the memory moves: a cache serves some of them")
@@ -189,20 +200,10 @@ def _least_bytes(given: int, whole: int, sets: int, where: Any) -> int:
     return cold + max(0, whole - cold - cache)
 
 
-def _convolves(work: Report) -> bool:
-    return any("convolution" in row["operator"] for row in work.by_op())
-
-
-def may_use_tf32(work: Report) -> bool:
-    """Whether products of fp32 in it may be rounded to tf32, on a GPU that has it."""
-    products, convolutions = tf32_switches()
-    return products or (convolutions and _convolves(work))
-
-
 def _unknown(work: Report) -> list[str]:
     """What the counted FLOPs may be too many by, so that they are no lower bound: masks in tensors, algorithms of convolutions."""
     masks = [f"the time was not judged by its arithmetic: {note}" for note in work.notes if note.startswith(MASKS)]
-    return masks + [CONVOLUTIONS] * _convolves(work)
+    return masks + [CONVOLUTIONS] * any(convolves(row["operator"]) for row in work.by_op())
 
 
 def _device(where: Any) -> Any:
@@ -227,24 +228,23 @@ def _own(where: Any, notes: list[str]) -> Any:
         return None
 
 
-def _modes(device: Any, flops: Mapping[str, float], tf32: bool) -> dict[str, str]:
-    """The fastest arithmetic that *device* may use for numbers of each format, as its table calls it."""
-    in_tf32 = tf32 and "tf32" in device.dtypes
-    return {dtype: "tf32" if dtype == "fp32" and in_tf32 else fastest_mode(device, dtype) for dtype in flops}
+def _mode(device: Any, format: str) -> str:
+    """The fastest arithmetic that *device* has for numbers of a format, as its table calls it; without tf32 none is rounded to it."""
+    return "fp32" if format == "tf32" and "tf32" not in device.dtypes else fastest_mode(device, format)
 
 
-def known(device: Any, flops: Mapping[str, float], tf32: bool) -> bool:
+def known(device: Any, flops: Mapping[str, float]) -> bool:
     """Whether *device* has a peak for every format."""
-    return set(_modes(device, flops, tf32).values()) <= set(device.dtypes)
+    return {_mode(device, format) for format in flops} <= set(device.dtypes)
 
 
-def at_rates(device: Any, flops: Mapping[str, float], tf32: bool, rate: Callable[[str], float]) -> float:
+def at_rates(device: Any, flops: Mapping[str, float], rate: Callable[[str], float]) -> float:
     """Seconds that so many FLOPs take at *rate*, the device's `peak` or `limit`; formats without one are left out."""
-    modes = _modes(device, flops, tf32)
-    return sum(n / rate(modes[dtype]) for dtype, n in flops.items() if modes[dtype] in device.dtypes)
+    modes = {format: _mode(device, format) for format in flops}
+    return sum(n / rate(modes[format]) for format, n in flops.items() if modes[format] in device.dtypes)
 
 
-def floor(device: Any, flops: Mapping[str, float], bytes: float, tf32: bool) -> tuple[float, str]:
+def floor(device: Any, flops: Mapping[str, float], bytes: float) -> tuple[float, str]:
     """Seconds that so much work takes at least on *device*, and what bounds it: arithmetic at its `limit`, or its memory."""
-    arithmetic, memory = at_rates(device, flops, tf32, device.limit), bytes / device.bandwidth
+    arithmetic, memory = at_rates(device, flops, device.limit), bytes / device.bandwidth
     return (arithmetic, "arithmetic") if arithmetic >= memory else (memory, "memory")

@@ -14,8 +14,7 @@ __all__ = ["activations_of", "ends_of", "states_of"]
 
 
 def states_of(params: tuple[Over, Over], layout: Any, sizes: tuple[int, int, int]) -> tuple[Number, Number, Number]:
-    """Bytes of weights, gradients and the optimiser's states. *sizes*: of a parameter. A rank of DualPipe has two stages, each of them a copy."""
-    copies = 2 if layout.order == "dualpipe" else 1
+    """Bytes of weights, gradients and the optimiser's states of a stage. *sizes*: of a parameter."""
     (rest, by_rest), (experts, by_experts) = params
     alike, alike_experts = groups(layout)
     found = []
@@ -24,7 +23,7 @@ def states_of(params: tuple[Over, Over], layout: Any, sizes: tuple[int, int, int
         among_experts = by_experts * where(layout.zero >= stage, alike_experts, 1)
         number = rest if _nothing(experts) else rest * among_experts + experts * among
         whole = among if _nothing(experts) else among * among_experts
-        found.append(ceil_div(copies * size * number, whole))
+        found.append(ceil_div(size * number, whole))
     weights, gradients, optimizer = found
     return weights, gradients, optimizer
 

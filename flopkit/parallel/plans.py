@@ -216,17 +216,28 @@ class Plan:
     # -- memory ------------------------------------------------------------------------------------------------
 
     def memory(self) -> Memory:
-        """That of the rank with the most: the first, which holds most micro-batches, or the last, which has the head."""
+        """That of the rank with the most: the first, which holds most micro-batches, or the last, which has the head. With DualPipe, of all."""
         name = f"{self.numbers.model.name}, training step, a rank of {self.layout}"
-        return max(
-            (self._memory_of(i, name) for i in sorted({0, len(self.ranks) - 1})), key=lambda memory: memory.total
-        )
+        last = len(self.ranks) - 1
+        if self.layout.order == "dualpipe":
+            found = [self._both_of(i, last - i, name) for i in range(len(self.ranks) // 2)]
+        else:
+            pipe = None if last == 0 else of_layout(self.layout, self.micro_batches)
+            found = [self._memory_of(i, pipe.in_flight(i) if pipe else 1, name) for i in sorted({0, last})]
+        return max(found, key=lambda memory: memory.total)
 
-    def _memory_of(self, i: int, name: str) -> Memory:
+    def _both_of(self, i: int, other: int, name: str) -> Memory:
+        """A rank of DualPipe has two stages, as far from the ends as each other. Of each it holds as many micro-batches as with 1F1B: p + 1 together."""
+        p = len(self.ranks)
+        one, two = (self._memory_of(at, p - at, name) for at in (i, other))
+        summed = ("weights", "gradients", "optimizer", "layers", "ends")
+        parts: dict[str, Any] = {part: getattr(one, part) + getattr(two, part) for part in summed}
+        return Memory(name, **parts, again=maximum(one.again, two.again), gathered=one.gathered)
+
+    def _memory_of(self, i: int, in_flight: Number, name: str) -> Memory:
         layout, rank = self.layout, self.ranks[i]
         params = computing.params_of(self.numbers, layout, rank)
         states = holding.states_of(params, layout, self.setting.state)
-        in_flight = 1 if layout.pipeline == 1 else of_layout(layout, self.micro_batches).in_flight(i)
         there, again = holding.activations_of(self.numbers, layout, rank, in_flight, self.setting.fused)
         ends = holding.ends_of(self.numbers, layout, rank)
         whole: Any = 0

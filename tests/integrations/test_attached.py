@@ -316,14 +316,50 @@ def test_an_evaluation_in_one_of_the_counted_steps(tmp_path):
 
 def test_steps_that_differ_are_refused(tmp_path, capsys):
     with attachment(tmp_path, peak=1e9) as hook:
-        train(nn.Linear(8, 8), 9, batch=lambda k: torch.ones(4 + k, 8))
+        train(nn.Linear(8, 8), 15, batch=lambda k: torch.ones(4 + k, 8))
     found = run_of(hook)
     assert "model_flops" not in found["step"] and "mfu" not in found["run"] and found["run"]["timed"] == 4
     said = capsys.readouterr().err
     assert (
-        "not counted: step 3 1.536 kFLOPs, step 4 1.792 kFLOPs, step 5 2.048 kFLOPs: their sizes differ, by 1.33 ×"
-        in said
+        "not counted: step 3 1.536 kFLOPs, step 4 1.792 kFLOPs, step 5 2.048 kFLOPs" in said
+        and "step 11 3.584 kFLOPs: their sizes differ, by 2.33 ×" in said
     )
+
+
+def test_a_program_that_ends_while_its_steps_differ_has_no_flops(tmp_path, capsys):
+    with attachment(tmp_path, peak=1e9) as hook:
+        train(nn.Linear(8, 8), 6, batch=lambda k: torch.ones(4 + k, 8))
+    found = run_of(hook)
+    assert "model_flops" not in found["step"] and found["step"]["counted"] == [3, 4, 5, 6]
+    assert "not counted: step 3 1.536 kFLOPs, step 4 1.792 kFLOPs" in capsys.readouterr().err
+
+
+def test_a_loop_that_evaluates_after_every_second_step(tmp_path, capsys):
+    model = nn.Linear(8, 8)
+
+    def batch(k):
+        if k % 2:
+            with torch.no_grad():
+                model(torch.ones(4, 8))
+        return torch.ones(4, 8)
+
+    with attachment(tmp_path, peak=1e9) as hook:
+        train(model, 12, batch=batch)
+    found = run_of(hook)
+    step, evaluation = 2 * 2 * 4 * 8 * 8, 2 * 4 * 8 * 8
+    assert found["step"]["model_flops"] == step + evaluation // 2
+    assert found["step"]["counted"] == [3, 4, 5, 6, 7, 8] and found["step"]["repeat"] == [7, 8]
+    assert "the mean of the last 2" in capsys.readouterr().err
+    assert "all others are taken to do what the last 2 did, on average" in passports.as_markdown(found)
+
+
+def test_one_step_that_differs_is_not_taken_for_all(tmp_path):
+    """Twice as many rows from the third counted step on: what ran twice at first is not what ran since."""
+    with attachment(tmp_path, peak=1e9) as hook:
+        train(nn.Linear(8, 8), 12, batch=lambda k: torch.ones(4 if k in (0, 1, 2, 4) else 8, 8))
+    found = run_of(hook)
+    assert found["step"]["model_flops"] == 2 * 2 * 8 * 8 * 8 and found["step"]["repeat"] == [9]
+    assert "all others are taken to do what step 9 did" in passports.as_markdown(found)
 
 
 def test_what_has_no_formula_is_named_and_there_is_no_mfu(tmp_path, capsys):
@@ -400,7 +436,7 @@ def test_another_optimiser_begins_anew(tmp_path):
         train(nn.Linear(8, 16), 7)
     found = run_of(hook)
     assert found["step"]["model_flops"] == 2 * 2 * 4 * 8 * 16 and found["run"]["steps"] == 7
-    assert "6 steps of an earlier torch.optim.sgd.SGD are not in these numbers" in found["notes"]
+    assert "the first 6 steps of torch.optim.sgd.SGD, which is gone, are not in these numbers" in found["notes"]
 
 
 def test_tokens_are_those_of_the_first_embedding_outside_of_a_checkpoint(tmp_path):

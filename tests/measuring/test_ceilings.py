@@ -459,6 +459,8 @@ def test_a_spoilt_file_of_ceilings_hinders_no_measurement():
 
 def test_products_in_tf32_are_compared_with_tf32():
     card = fk.Device("card", peak={"fp32": 1e12, "tf32": 4e12}, bandwidth=1e12)
-    assert judging.at_rates(card, {"fp32": 1e12}, False, card.peak) == 1.0
-    assert judging.at_rates(card, {"fp32": 1e12}, True, card.peak) == 0.25
-    assert judging.known(card, {"fp32": 1e12}, True) and not judging.known(card, {"fp32": 1e12, "fp64": 1.0}, False)
+    assert judging.at_rates(card, {"fp32": 1e12}, card.peak) == 1.0
+    assert judging.at_rates(card, {"tf32": 1e12, "fp32": 1e12}, card.peak) == 1.25
+    assert judging.known(card, {"tf32": 1e12}) and not judging.known(card, {"fp32": 1e12, "fp64": 1.0})
+    without = fk.Device("card", peak={"fp32": 1e12}, bandwidth=1e12)
+    assert judging.at_rates(without, {"tf32": 1e12}, without.peak) == 1.0

@@ -324,14 +324,14 @@ def test_weights_in_the_cache_are_faster_than_memory(clocked, monkeypatch):
 
 def test_the_fastest_arithmetic_that_is_allowed_makes_the_floor():
     card = fk.device("a100-sxm-80gb")
-    exact, _ = judging.floor(card, {"fp32": 1e12}, 0, False)
-    tf32, _ = judging.floor(card, {"fp32": 1e12}, 0, True)
+    exact, _ = judging.floor(card, {"fp32": 1e12}, 0)
+    tf32, _ = judging.floor(card, {"tf32": 1e12}, 0)
     assert exact / tf32 == pytest.approx(card.limit("tf32") / card.limit("fp32")) and tf32 < exact
 
 
 def test_matrix_units_make_the_floor_of_fp64():
     """An A100's 19.5 TFLOP/s in fp64 are twice what its ordinary lanes reach: a product at 15 TFLOP/s is possible."""
-    least, bound = judging.floor(fk.device("a100-sxm-80gb"), {"fp64": 15e12}, 0, False)
+    least, bound = judging.floor(fk.device("a100-sxm-80gb"), {"fp64": 15e12}, 0)
     assert bound == "arithmetic" and least < 1
 
 

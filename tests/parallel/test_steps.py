@@ -11,6 +11,7 @@ import pytest
 
 import flopkit as fk
 from flopkit.models import transformer
+from flopkit.models.activations import of_layer
 from flopkit.parallel import Layout, search, step
 from flopkit.parallel.shares import shares
 from flopkit.published.rows import read
@@ -272,3 +273,23 @@ def test_shares_have_every_parameter():
     for name in ("llama-3-8b", "gpt2", "gemma-2-9b", "qwen3-30b-a3b"):
         model = fk.load(name)
         assert shares(model, 1024, "flash", False).params == model.params
+
+
+def test_a_rank_of_dualpipe_has_two_stages_and_p_plus_one_micro_batches():
+    """arXiv:2412.19437, table 2: parameters twice, PP + 1 activations instead of PP. Of equal layers 5/4 of what 1F1B's first rank holds."""
+    asked = {"model": "llama-3-8b", "cluster": "dgx-h100", "seq": 1024, "batch": 64}
+    one, two = (step(layout=Layout(pipeline=4, data=2, schedule=name), **asked).memory for name in ("1f1b", "dualpipe"))
+    assert two.layers == one.layers * 5 // 4
+    assert two.weights == 2 * one.weights + 2 * 4096  # embedding and head are equal, and the last norm comes on top
+
+
+def test_the_fullest_rank_of_dualpipe_lies_between_the_ends():
+    """DeepSeek-V3's first stage has three dense layers, its last two have three layers of experts each, all others four: those of the third rank
+    and the third last hold 17 micro-batches of four layers, 4,096 tokens each."""
+    model = fk.load("deepseek-v3")
+    layout = Layout(pipeline=16, data=128, expert=64, schedule="dualpipe")
+    held = step(model, layout, "deepseek-h800", seq=4096, batch=15360, memory=1e15).memory
+    with_experts, _ = model.blocks[1]
+    run = model._whole(4096, 1, "bf16", None)
+    layer = sum(each.bytes for each in of_layer(model, with_experts, run, "flash", False))
+    assert held.layers == 17 * 4 * layer and held.ends == 0

@@ -124,6 +124,10 @@ class Hook:
     def why_nothing(self) -> str:
         """Why no step was seen."""
         if "torch" not in sys.modules:
+            import importlib.util
+
+            if importlib.util.find_spec("torch") is None:
+                return f"the program ran in {sys.executable}, where torch is not installed"
             return "this program never imported torch"
         return "no torch optimiser made a step that Python saw (a step inside of a compiled function or of a CUDA graph is not seen)"
 
