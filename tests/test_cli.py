@@ -116,11 +116,11 @@ def test_count_adapters(capsys):
     lora, llama = fk.LoRA(rank=16), fk.load("llama-3-8b")
     assert found["model_FLOPs"] == llama.train_step(seq=2048, trained=lora).model_flops
     assert found["trained"] == 6815744 and found["parameters"] == llama.params
-    assert found["training_memory"] == llama.train_memory(seq=2048, trained=lora).total
+    assert found["training_memory"] == llama.train_memory(seq=2048, trained=lora).peak
     found = data(capsys, "count", "llama-3-8b", "--seq", "2048", "--train", "--lora", "16", "--shards", "4")
     assert (found["shards"], found["training_memory"]) == (
         4,
-        llama.train_memory(seq=2048, trained=lora, shards=4).total,
+        llama.train_memory(seq=2048, trained=lora, shards=4).peak,
     )
 
 

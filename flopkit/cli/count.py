@@ -191,11 +191,11 @@ def _held(asked: argparse.Namespace, model: Any, **how: Any) -> Any:
     """Bytes of a training step on one device; None where they are not known and no shards are asked for."""
     if asked.shards is None:
         with contextlib.suppress(ValueError):  # linear attention and T5's biases: what they keep is not known here
-            return model.train_memory(**how).total
+            return model.train_memory(**how).peak
         return None
     if isinstance(model, ConvNet):
         raise ValueError(f"--shards: how {model} is divided among devices is not known here")
-    return model.train_memory(shards=asked.shards, **how).total
+    return model.train_memory(shards=asked.shards, **how).peak
 
 
 def _by_transformers(asked: argparse.Namespace, convention: Convention, unknown: UnknownTypeError) -> tuple[Any, Table]:

@@ -39,7 +39,8 @@ ADAPTERS = LoRA(rank=1, targets=("q_proj",))  # any: for what does not depend on
 
 
 def kept(s: Any, n: Mapping[str, Any], run: Run) -> None:
-    """Set the two lines: ``each_ends`` and ``each_again``, bytes a sequence, ``once_ends`` and ``once_again``, bytes beside them.
+    """Set the two lines: ``each_ends`` and ``each_again``, bytes a sequence, ``once_ends`` and ``once_again``, bytes beside them. The gradients of
+    the loss, ``each_loss`` a sequence, are among the first.
 
     *run*: one sequence.
     """
@@ -67,7 +68,8 @@ def kept(s: Any, n: Mapping[str, Any], run: Run) -> None:
     under = _policies(s, n)
     s.kept_layers = pick(n["recompute"], {policy: there for policy, (there, _) in under.items()})
     s.kept_again = pick(n["recompute"], {policy: again for policy, (_, again) in under.items()})
-    s.each_ends, s.each_again = s.kept_layers + s.kept_ends, s.kept_layers + s.kept_again
+    s.each_loss = activations.of_loss(model_of(n), run)
+    s.each_ends, s.each_again = s.kept_layers + s.kept_ends + s.each_loss, s.kept_layers + s.kept_again
     s.once_ends, s.once_again = once
 
 
@@ -201,7 +203,8 @@ def in_the_way(s: Any, n: Mapping[str, Any], run: Run) -> None:
         return reduce(maximum, there)
 
     def step(ends: Any, back: Any) -> Any:
-        return maximum(batch * (s.kept_layers + ends) + s.once_ends, batch * (s.kept_layers + back) + s.once_again)
+        behind = batch * (s.kept_layers + ends + s.each_loss) + s.once_ends
+        return maximum(behind, batch * (s.kept_layers + back) + s.once_again)
 
     moved = step(s.kept_ends, again(larger)) > step(s.kept_ends, again(smaller))
     s.act_matters = pick(n["recompute"], {"none": 1, "selective": 1, "full": where(moved, 1, 0)})

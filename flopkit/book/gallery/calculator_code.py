@@ -63,7 +63,7 @@ CALLS: Mapping[str, list[Piece]] = {
     "fit": [
         *_BEGIN, *_ADAPTERS,
         "memory = model.train_memory(\n    seq=", value("length"), ", batch=", value("batch"), ', recompute="', _POLICY, '"', *_STATES,
-        _TRAINED, unless("count", [1], [", shards=", value("count")]), ",\n)\nprint(memory.total, fk.device(", _DEVICE, ").available)  # bytes on each device\n",
+        _TRAINED, unless("count", [1], [", shards=", value("count")]), ",\n)\nprint(memory.peak, fk.device(", _DEVICE, ").available)  # bytes on each device\n",
     ],
     "run": [
         *_BEGIN, *_ADAPTERS,

@@ -131,7 +131,7 @@ def calculator() -> Tasks:
             {"Training": ["trained", "rank", "recompute", "length", "batch", "device", "count", "states"]},
             title="Does it fit?",
             alt="A bar of one device’s memory in a training step of a model with {params} parameters on {count} × {device}: {weights_held} of weights, "
-            "{gradients_held} of gradients, {optimizer_held} of the optimiser, {activations} of activations and {gathered} of gathered layers are {memory}. "
+            "{gradients_held} of gradients, {optimizer_held} of the optimiser, {activations} of activations with the gradients of the loss and {gathered} of gathered layers are {memory}. "
             "Lines stand at what the card has and at what programs can use, {usable}; fits: {fits}.",
             readouts=[
                 readout("fits", "Fits on each device", text=YES_NO),
@@ -142,7 +142,7 @@ def calculator() -> Tasks:
                 readout("weights_held", "Weights, each device (1/{count})", "B"),
                 readout("gradients_held", "Gradients, each device (1/{count})", "B"),
                 readout("optimizer_held", "Optimiser, each device (1/{count})", "B"),
-                readout("activations", "Activations, each device", "B"),
+                readout("activations", "Activations and loss, each device", "B"),
                 readout("gathered", "Gathered layers, each device", "B"),
                 readout("usable", "Usable by programs", "B"),
                 *of_model,
@@ -151,7 +151,7 @@ def calculator() -> Tasks:
             rows=along("part", list(PARTS), one_part), chart=memory_bar, height=170,
             table=[column("part", "On each device"), column("bytes", "Bytes", "B"), column("share", "Share", "%")],
             caption="Memory as Model.train_memory counts it. Weights, gradients and optimiser are shared evenly by all devices (ZeRO-3, FSDP); "
-            "activations are those of one device’s sequences. The sum has each part at its largest: without accumulation the first backward pass frees activations while it makes gradients, and peaks lower. On top come work space of kernels, a communication library’s buffers, and what the allocator cannot use. "
+            "activations are those of one device’s sequences, with the gradients of the loss: two fp32 numbers per logit, unless it runs in chunks or in one kernel. The sum has each part at its largest; the weights’ gradients come while activations go, unless steps are accumulated. On top come work space of kernels, a communication library’s buffers, and what the allocator cannot use. "
             + peaks_note(DEVICES),
         ),
         "run": figure(
