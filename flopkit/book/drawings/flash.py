@@ -27,7 +27,7 @@ def fused_chain() -> Drawing:
     Examples
     --------
     >>> fused_chain().title
-    'Three kernels move 12 bytes per element, one fused kernel 4'
+    'What three kernels move per element, and what one fused kernel moves'
     """
     one = activation("relu", elements=1)  # an operator of one input: an element read, an element written
     element = nbytes(1, "bf16")
@@ -74,7 +74,7 @@ def fused_chain() -> Drawing:
     canvas.text(58, 306, f"together {fused.bytes} bytes per element", anchor="start", name="fused")
     return Drawing(
         "fused-chain",
-        f"Three kernels move {chain.bytes} bytes per element, one fused kernel {fused.bytes}",
+        "What three kernels move per element, and what one fused kernel moves",
         f"Three element-wise operators, {', '.join(OPERATORS)}, from x to y in bf16. As kernels of their own, each reads {element} bytes per "
         f"element from memory and writes {element} back, so that the tensors t1 and t2 are written and read again: together {chain.bytes} bytes. "
         f"In one kernel x is read, t1 and t2 stay on the chip and y is written: together {fused.bytes} bytes.",
