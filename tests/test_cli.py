@@ -116,11 +116,11 @@ def test_count_adapters(capsys):
     lora, llama = fk.LoRA(rank=16), fk.load("llama-3-8b")
     assert found["model_FLOPs"] == llama.train_step(seq=2048, trained=lora).model_flops
     assert found["trained"] == 6815744 and found["parameters"] == llama.params
-    assert found["training_memory"] == llama.train_memory(seq=2048, trained=lora).total
+    assert found["training_memory"] == llama.train_memory(seq=2048, trained=lora).peak
     found = data(capsys, "count", "llama-3-8b", "--seq", "2048", "--train", "--lora", "16", "--shards", "4")
     assert (found["shards"], found["training_memory"]) == (
         4,
-        llama.train_memory(seq=2048, trained=lora, shards=4).total,
+        llama.train_memory(seq=2048, trained=lora, shards=4).peak,
     )
 
 
@@ -185,6 +185,7 @@ def test_linear_attention_has_a_cache_that_does_not_grow_and_its_memory_is_not_k
     assert (
         found["KV_cache"] == fk.from_hf(config).kv_bytes(context=8) == fk.from_hf(config).kv_bytes(context=9) == states
     )
+    assert (found["KV_cache,_of_it_states"], found["KV_cache_a_token"]) == (states, 0)
     trained = data(capsys, "count", str(tmp_path / "config.json"), "--seq", "8", "--train")
     assert (
         trained["model_FLOPs"] == fk.from_hf(config).train_step(seq=8).model_flops
@@ -192,6 +193,33 @@ def test_linear_attention_has_a_cache_that_does_not_grow_and_its_memory_is_not_k
     )
     assert "not known here" in said(capsys, "count", "t5-base", "--seq", "8", "--train")
     assert data(capsys, "count", "gpt-oss-20b", "--seq", "8")["KV_cache_a_token"] == 24 * 2 * 8 * 64 * 2
+
+
+@pytest.mark.parametrize("device", [[], ["--device", "h200-sxm"]])
+def test_a_token_of_the_cache_has_neither_states_nor_the_source(capsys, device):
+    """Qwen3-Next: twelve layers of two heads of 256, and 36 states; Whisper: 32 layers of 1,280, and 1,500 tokens of sound."""
+    for seq in (16, 4096):
+        found = data(capsys, "count", "qwen3-next-80b-a3b", "--seq", str(seq), *device)
+        assert found["KV_cache_a_token"] == 2 * 12 * 2 * 2 * 256 == 24576
+        states = 2 * 36 * (32 * 128 * 128 + 4 * 8192)
+        assert found["KV_cache,_of_it_states"] == states and found["KV_cache"] == states + seq * 24576
+        found = data(capsys, "count", "t5-base", "--seq", str(seq), "--source", "512", "--batch", "2", *device)
+        token = 2 * 2 * 12 * 768
+        assert (found["KV_cache_a_token"], found["KV_cache,_of_it_source"]) == (token, 2 * 512 * token)
+        assert found["KV_cache"] == 2 * (512 + seq) * token
+    heard = data(capsys, "count", "whisper-large-v3", "--seq", "448", *device)
+    assert (heard["KV_cache_a_token"], heard["KV_cache"]) == (2 * 2 * 32 * 1280, 2 * 2 * 32 * 1280 * 1948)
+    if device:
+        step = fk.serving.decode("t5-base", "h200-sxm", context=4096, batch=2, source=512)
+        assert found["decoding_step,_at_least"] == step.seconds
+        fits = fk.serving.largest_batch("t5-base", "h200-sxm", context=4096, source=512)
+        assert found["texts_that_fit_at_once"] == fits
+
+
+@pytest.mark.parametrize("argv", [["resnet50"], ["bert-base", "--seq", "8"], ["t5-base", "--seq", "8", "--train"]])
+def test_a_source_is_for_decoding(capsys, argv):
+    assert main(["count", *argv, "--source", "8"]) == 2
+    assert "--source is for cache and decoding of an encoder-decoder" in capsys.readouterr().err
 
 
 def test_a_model_of_images_knows_its_tokens(capsys):
@@ -342,7 +370,9 @@ def test_record(capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["count", "llama-3-8b"], "--seq is missing"),
+        (["count", "llama-3-8b"], "--seq is missing, the tokens of a sequence: e.g. --seq 4096"),
+        (["count", "clip-vit-base-patch16"], "e.g. --seq 77: clip-vit-base-patch16 has positions for no more"),
+        (["count", "roberta-base"], "e.g. --seq 512: "),  # of 514 rows two are for no token
         (
             ["count", "resnet50", "--seq", "8"],
             "--seq: resnet50 reads images and no tokens; --height and --width are their size",
@@ -385,7 +415,7 @@ def test_record(capsys, tmp_path, monkeypatch):
         (["doctor"], "--tokens-per-s"),
         (["doctor", "gpt2", "--seq", "8", "--tokens-per-s", "5"], "--device is missing"),
         (["doctor", *TITAN, "--tokens", "1B", "--device-hours", "3"], "tokens_per_s= and tokens= are 2 rates"),
-        (["doctor", *TITAN, "--log", "tps: 5"], "--log has a rate: leave out the other one"),
+        (["doctor", *TITAN, "--log", "5 tok/s/GPU"], "--log has a rate: leave out the other one"),
         (["doctor", *TITAN[2:], "--log", "loss: 5"], "no rate of a log that is known here"),
         (
             ["doctor", *TITAN[2:], "--log", "5 steps, 1.85it/s"],
@@ -466,6 +496,15 @@ def test_the_format_of_the_weights(capsys, tmp_path):
     assert "weights in fp8_block (attention, mlp), bf16 (rest)  7.002 GB" in capsys.readouterr().out
     assert main(["count", str(path), "--seq", "64", "--weights", "Q4_K_M"]) == 0
     assert "weights in q6_k (head), fp32 (norms), q4_k (rest), some layers otherwise" in capsys.readouterr().out
+    path.write_text(json.dumps(llama | {"quantization_config": {"quant_method": "hqq"}}))
+    assert main(["count", str(path), "--seq", "64"]) == 0
+    told = capsys.readouterr().out
+    assert "'hqq' is not read" in told and "846.8 GFLOPs" in told
+    assert ["weights", "not", "known", "here"] in map(str.split, told.splitlines())
+    assert main(["count", str(path), "--seq", "64", "--device", "h100-sxm"]) == 2
+    assert "how its weights are stored is not known; say it: weights=" in capsys.readouterr().err
+    assert main(["count", str(path), "--seq", "64", "--weights", "bf16", "--device", "h100-sxm"]) == 0
+    assert "weights in bf16" in capsys.readouterr().out
     assert main(["count", "llama-2-7b", "--seq", "64", "--weights", "q8_0"]) == 0
     assert "weights in q8_0   7.16 GB" in capsys.readouterr().out  # the file of llama.cpp: 7.16 GB
     assert main(["count", "llama-2-7b", "--seq", "64", "--weights", "q8_9"]) == 2

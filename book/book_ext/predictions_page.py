@@ -5,7 +5,7 @@ from book_ext.markdown_table import table
 from book_ext.page_figures import embedded
 from flopkit import units
 from flopkit.book import gallery
-from flopkit.book.explanations import H200, MACHINES, XEON
+from flopkit.book.explanations import EPYC, H200, MACHINES, XEON
 from flopkit.book.explanations.h200 import not_measured, undecided
 from flopkit.experiments import NAMES, experiment
 from flopkit.experiments.expectations import Confirmation, launch, weak
@@ -54,10 +54,14 @@ def tally():
 
 
 def _recorded():
-    gpu, cpu = (
-        (each.attribution["machine"], each.provenance["when"][:10]) for each in (H200.recording, XEON.recording)
+    gpu, cpu, later = (
+        (each.attribution["machine"], each.provenance["when"][:10])
+        for each in (H200.recording, XEON.recording, EPYC.recording)
     )
-    return f"We recorded the experiments on an NVIDIA H200 ({gpu[0]}) on {gpu[1]}, in bf16, TF32 and fp32, and on {cpu[0]} on {cpu[1]}, in fp32."
+    return (
+        f"We recorded the experiments on an NVIDIA H200 ({gpu[0]}) on {gpu[1]}, in bf16, TF32 and fp32, and on {cpu[0]} on {cpu[1]}, in fp32. "
+        f"The {len(EPYC.only)} youngest ones we recorded on {later[0]}, on {later[1]}."
+    )
 
 
 def recurs():
@@ -76,7 +80,8 @@ def results():
             said = said.replace(words, f"{words} [meant: {meant}]")
         lines += [f"### {asked.title}", "", f"`{name}`. {said}", ""]
         for machine in MACHINES:
-            lines += [_findings(machine, name), "", *_why(machine, name)]
+            if machine.asked(name):
+                lines += [_findings(machine, name), "", *_why(machine, name)]
         for machine in MACHINES:
             if cases := machine.records(name):
                 lines += [f"<details><summary>All cases on {machine.name}</summary>", "", _cases(cases), "", "</details>", ""]  # fmt: skip

@@ -17,6 +17,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+from flopkit.experiments import cards
 from flopkit.experiments.bench import Bench, Record
 from flopkit.experiments.expectations import Cases, Expectation
 from flopkit.experiments.pairs import Span
@@ -88,10 +89,15 @@ def _measured(cases: list[dict[str, Any]], dtype: str, time_budget: float) -> Ge
     asked = json.dumps({"cases": cases, "dtype": dtype, "time_budget": time_budget})
     here = str(Path(__file__).parents[2])  # of a checkout that is not installed
     paths = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [
-        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(cases[0]["ranks"]),
-        "-m", "flopkit.experiments.ranks", asked,
-    ]  # fmt: skip
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        str(cases[0]["ranks"]),
+    ]
+    command = cards.command(asked) if "megabits" in cases[0] else [*torchrun, "-m", "flopkit.experiments.ranks", asked]
     env = {**os.environ, "PYTHONPATH": paths}
     with (
         tempfile.TemporaryFile("w+") as said,
@@ -104,4 +110,4 @@ def _measured(cases: list[dict[str, Any]], dtype: str, time_budget: float) -> Ge
             said.seek(0)
             raise RuntimeError(f"the ranks ended before all cases were measured:\n{said.read()[-2000:]}")
         finally:
-            process.terminate()  # torchrun ends its ranks
+            process.terminate()  # it ends its ranks

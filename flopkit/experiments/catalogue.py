@@ -35,6 +35,7 @@ NAMES = (
     "decode",
     "all_reduce",
     "strategies",
+    "wire",
 )
 
 

@@ -55,6 +55,9 @@ class Span:
     def __add__(self, number: float) -> Span:
         return Span(self.mean + number, self.low + number, self.high + number, self.cases)
 
+    def __sub__(self, other: Span) -> Span:
+        return Span(self.mean - other.mean, self.low - other.high, self.high - other.low, (*self.cases, *other.cases))
+
     def __mul__(self, number: float) -> Span:
         return Span(self.mean * number, self.low * number, self.high * number, self.cases)
 

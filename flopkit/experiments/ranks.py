@@ -1,4 +1,4 @@
-"""What each rank of `all_reduce` and `strategies` runs: ``torchrun … -m flopkit.experiments.ranks
+"""What each rank of `all_reduce`, `strategies` and `wire` runs: ``torchrun … -m flopkit.experiments.ranks
 '{"cases": […], …}'``. The first rank writes a line a case."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from flopkit.experiments import sharded
+from flopkit.experiments import cards, sharded
 from flopkit.layers.products import dense
 from flopkit.measuring import checking, protocol
 from flopkit.measuring.measurement import Judgement, Measurement
@@ -71,7 +71,7 @@ def main(asked: str) -> None:
     control = distributed.new_group(backend="gloo")
     device = torch.device("cuda", local) if cuda else torch.device("cpu")
     for params in plan["cases"]:
-        make = {"all_reduce": _all_reduce, "step": _step, "strategy": sharded.strategy}[params["what"]]
+        make = {"all_reduce": _all_reduce, "step": _step, "wire": _wire, "strategy": sharded.strategy}[params["what"]]
         run, result, right, flops, bytes, extra = make(params, device, torch_dtype(plan["dtype"]))
         run()
         error = float((result().double() - right).norm() / right.norm())
@@ -130,6 +130,30 @@ def _all_reduce(params: dict[str, Any], device: Any, kind: Any) -> tuple[Any, ..
     right = torch.stack([_normal(rank, numbers).to(kind).double() for rank in range(ranks)]).mean(0).to(device)
     wire = wire_bytes(ranks, x.nbytes)
     return lambda: _averaged(x), lambda: x, right, 0, wire, {"wire_bytes": wire}
+
+
+def _wire(params: dict[str, Any], device: Any, kind: Any) -> tuple[Any, ...]:
+    """The same over a card of this process's own, at *megabits* a second; ``card_bytes`` is
+    what it sends in one call."""
+    from torch import distributed
+
+    cards.set_speed(params["megabits"])
+    run, result, right, flops, bytes, extra = _all_reduce(params, device, kind)
+    found = []
+    for call in (run, lambda: None):  # the second: what the barrier sends
+        distributed.barrier()
+        before = cards.sent()
+        call()
+        distributed.barrier()
+        found.append(cards.sent() - before)
+    return (
+        run,
+        result,
+        right,
+        flops,
+        bytes,
+        {**extra, "card_bytes": found[0] - found[1], "burst": cards.burst(params["megabits"])},
+    )
 
 
 def _step(params: dict[str, Any], device: Any, kind: Any) -> tuple[Any, ...]:

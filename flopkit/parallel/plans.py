@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
-from flopkit.arithmetic import Number, maximum, where
+from flopkit.arithmetic import Number, is_zero, maximum, where
 from flopkit.models import Model
 from flopkit.parallel import computing, holding, traffic
 from flopkit.parallel.clusters import Cluster
@@ -20,7 +20,7 @@ from flopkit.parallel.layouts import Layout
 from flopkit.parallel.ranks import Rank, check, of_layout, stages
 from flopkit.parallel.shares import Shares, gathered, shares
 from flopkit.parallel.traffic import Formats, Sent, Traffic
-from flopkit.sizes import choice, number
+from flopkit.sizes import choice, flag, number, positive, several
 from flopkit.training.memory import OPTIMIZERS, PRECISIONS, Memory, state_bytes
 
 __all__ = ["OVERLAPS", "MicroBatch", "Plan", "Setting", "hidden_data", "micro_batch"]
@@ -42,8 +42,8 @@ class MicroBatch(NamedTuple):
 def micro_batch(products: Products, sent: Mapping[str, Sent], peak: Number, hides: Mapping[str, Any]) -> MicroBatch:
     """How long a rank takes for one micro-batch.
 
-    Arithmetic and the exchanges that do not hide follow each other; beside them run those that do, one after the other. The longer of the two is the
-    time. Where what should hide is longer, the rest of it shows, as a part of the axis that sends most.
+    Arithmetic and the exchanges that do not hide follow each other; beside them run those that do, and ``"regathered"``, one after the other. The longer of
+    the two is the time. Where what should hide is longer, the rest of it shows, as a part of the axis that sends most.
 
     Parameters
     ----------
@@ -57,16 +57,20 @@ def micro_batch(products: Products, sent: Mapping[str, Sent], peak: Number, hide
         1 for an axis whose exchanges run beside arithmetic, else 0.
     """
     parts = {"arithmetic": products.once / products.among / peak, "recompute": products.again / products.among / peak}
-    beside: Any = 0.0
+    beside: Any = sent["regathered"].seconds
     for name in AXES:
         seconds = sent[name].seconds
-        parts[name] = seconds * (1 - hides[name])
-        beside += seconds - parts[name]
+        parts[name] = seconds if is_zero(hides[name]) else seconds * (1 - hides[name])
+        beside += 0.0 if is_zero(hides[name]) else seconds - parts[name]
     waiting = sum(parts.values())
     if isinstance(beside, float) and beside <= waiting:
         return MicroBatch(waiting, parts)
     left = maximum(beside - waiting, 0)
-    order = [*dict.fromkeys(name for name in hides if name in AXES)]
+    order = [name for name in hides if name in AXES and not is_zero(hides[name])]
+    if not order:
+        return MicroBatch(maximum(waiting, beside), parts)
+    if len(order) == 1:
+        return MicroBatch(maximum(waiting, beside), parts | {order[0]: parts[order[0]] + maximum(beside - waiting, 0)})
     most = reduce(maximum, (sent[name].bytes * hides[name] for name in order))
     for name in order:
         taken = where(sent[name].bytes * hides[name] >= most, left, 0)
@@ -113,9 +117,17 @@ class Setting:
     def __post_init__(self) -> None:
         object.__setattr__(self, "seq", number("seq", self.seq))
         object.__setattr__(self, "batch", number("batch", self.batch))
-        object.__setattr__(self, "overlap", tuple(self.overlap))
+        object.__setattr__(self, "overlap", several("overlap", self.overlap))
+        for name in ("dispatch_bytes", "combine_bytes"):
+            object.__setattr__(self, name, number(name, getattr(self, name)))
+        for name in ("dropout", "fused"):
+            object.__setattr__(self, name, bool(flag(name, getattr(self, name))))
         if self.expert_nodes is not None:
             object.__setattr__(self, "expert_nodes", number("expert_nodes", self.expert_nodes))
+        if self.memory is not None:
+            object.__setattr__(self, "memory", positive("memory", self.memory, "bytes"))
+        choice("kernel", self.kernel, ("flash", "math"))
+        self.cluster.device.peak(self.dtype)  # refuses a format that it does not have
         choice("precision", self.precision, tuple(PRECISIONS))
         if self.precision == "autocast":
             raise ValueError(
@@ -168,6 +180,10 @@ class Plan:
 
     def __init__(self, setting: Setting, layout: Layout) -> None:
         self.setting, self.layout = setting, layout
+        if setting.fused and layout.regather != "all" and layout.sequence and layout.tensor > 1:
+            raise ValueError(
+                f"fused=True with regather={layout.regather!r}: the outputs of norms are what a rank keeps whole; give fused=False, or regather='all'"
+            )
         self.numbers = setting.numbers
         self.micro_batches = layout.micro_batches(setting.batch)
         check(self.numbers, layout, self.micro_batches)
@@ -192,6 +208,7 @@ class Plan:
         exposed = hidden_data(data, one.seconds, m, layout.zero, self.setting.hides["data"])
         parts = {name: m * seconds for name, seconds in one.parts.items()} | {"bubble": bubbles[at], "data": exposed}
         sent = {name: m * float(each.bytes) for name, each in kinds[rank][1].items()} | {"data": float(data.bytes)}
+        sent["tensor"] += sent.pop("regathered")
         of_stage = layout.tensor * layout.context * layout.data
         executed = sum(kinds[rank][2] for rank in self.ranks) * m * of_stage
         seconds = m * one.seconds + bubbles[at] + exposed
@@ -216,23 +233,45 @@ class Plan:
     # -- memory ------------------------------------------------------------------------------------------------
 
     def memory(self) -> Memory:
-        """That of the rank with the most: the first, which holds most micro-batches, or the last, which has the head."""
+        """That of the rank with the most: the first, which holds most micro-batches, or the last, which has the head. With DualPipe, of all."""
         name = f"{self.numbers.model.name}, training step, a rank of {self.layout}"
-        return max(
-            (self._memory_of(i, name) for i in sorted({0, len(self.ranks) - 1})), key=lambda memory: memory.total
-        )
+        last = len(self.ranks) - 1
+        if self.layout.order == "dualpipe":
+            found = [self._both_of(i, last - i, name) for i in range(len(self.ranks) // 2)]
+        else:
+            pipe = None if last == 0 else of_layout(self.layout, self.micro_batches)
+            found = [self._memory_of(i, pipe.in_flight(i) if pipe else 1, name) for i in sorted({0, last})]
+        return max(found, key=lambda memory: memory.total)
 
-    def _memory_of(self, i: int, name: str) -> Memory:
+    def _both_of(self, i: int, other: int, name: str) -> Memory:
+        """A rank of DualPipe has two stages, as far from the ends as each other. Of each it holds as many micro-batches as with 1F1B: p + 1 together."""
+        p = len(self.ranks)
+        one, two = (self._memory_of(at, p - at, name) for at in (i, other))
+        summed = ("weights", "gradients", "optimizer", "layers", "ends")
+        parts: dict[str, Any] = {part: getattr(one, part) + getattr(two, part) for part in summed}
+        return Memory(name, **parts, again=maximum(one.again, two.again), gathered=one.gathered)
+
+    def _memory_of(self, i: int, in_flight: Number, name: str) -> Memory:
         layout, rank = self.layout, self.ranks[i]
         params = computing.params_of(self.numbers, layout, rank)
         states = holding.states_of(params, layout, self.setting.state)
-        in_flight = 1 if layout.pipeline == 1 else of_layout(layout, self.micro_batches).in_flight(i)
-        there, again = holding.activations_of(self.numbers, layout, rank, in_flight, self.setting.fused)
+        there, again = holding.activations_of(
+            self.numbers, layout, rank, in_flight, self.setting.fused, self.setting.formats.moved
+        )
         ends = holding.ends_of(self.numbers, layout, rank)
         whole: Any = 0
         if layout.zero == 3 and layout.data * layout.context > 1:
             whole = computing.exactly(gathered(self.numbers.model, self.setting.precision), layout.tensor)
         return Memory(name, *states, there, ends, again, gathered=whole)
+
+    def _regathered(self) -> list[str]:
+        layout, found = self.layout, []
+        again, whole = "are gathered again in the backward pass", "are kept whole"
+        if layout.tensor > 1 and layout.sequence:
+            found.append(f"inputs of branches {f'{again}, beside arithmetic' if layout.regather == 'all' else whole}")
+        if layout.context > 1:
+            found.append(f"keys and values {whole if layout.regather == 'none' else again}")
+        return found
 
     def supposes(self) -> tuple[str, ...]:
         """What the numbers rest on."""
@@ -242,6 +281,7 @@ class Plan:
         if layout.ranks > 1:
             shown = ", ".join(name for name in OVERLAPS if name in setting.overlap) or "nothing"
             said.append(f"beside arithmetic run: {shown}")
+        said.extend(self._regathered())
         if layout.pipeline > 1 and len({sum(rank.kinds) for rank in self.ranks}) > 1:
             said.append("layers of the ranks: " + ", ".join(str(sum(rank.kinds)) for rank in self.ranks))
         if layout.expert > 1:

@@ -13,12 +13,12 @@ from flopkit.experiments.expectations import Cases, Confirmation, Expectation, F
 from flopkit.experiments.pairs import Span
 from flopkit.recordings import Case
 
-MACHINE = {machine.scale: machine for machine in MACHINES}
+MACHINE = {machine.device: machine for machine in MACHINES}
 RUNS = [
-    (scale, name)
-    for scale, machine in MACHINE.items()
+    (device, name)
+    for device, machine in MACHINE.items()
     for name in NAMES
-    if scale in experiment(name).expectations and name not in machine.missing
+    if machine.scale in experiment(name).expectations and name not in machine.missing and machine.asked(name)
 ]
 
 FACTORS = (0.05, 0.4, 0.5, 0.7, 0.9, 1.2, 1.3, 1.5, 2, 20)
@@ -49,10 +49,11 @@ def steady(case):
     return other
 
 
-def never_flipped(name, scale):
+def never_flipped(name, device):
     """The parts whose word stays the same, whatever other times or counts one case, or
     all that share a parameter, would have had, were all of them steady."""
-    cases = [steady(each) for each in MACHINE[scale].records(name)]
+    scale = MACHINE[device].scale
+    cases = [steady(each) for each in MACHINE[device].records(name)]
     parts = experiment(name).findings(scale, cases)
     facts = [{"dtype": each["dtype"], **each["params"]} for each in cases]
     shared = {(key, str(value)) for each in facts for key, value in each.items()}
@@ -71,14 +72,15 @@ def never_flipped(name, scale):
     return [parts[number].expected.says for number in left]
 
 
-@pytest.mark.parametrize(("scale", "name"), RUNS)
-def test_each_part_can_hold_and_can_fail(scale, name):
-    assert MACHINE[scale].findings(name) and not never_flipped(name, scale)
+@pytest.mark.parametrize(("device", "name"), RUNS)
+def test_each_part_can_hold_and_can_fail(device, name):
+    assert MACHINE[device].findings(name) and not never_flipped(name, device)
 
 
-@pytest.mark.parametrize(("scale", "name"), RUNS)
-def test_a_part_names_the_cases_on_whose_times_it_rests(scale, name):
-    cases = MACHINE[scale].records(name)
+@pytest.mark.parametrize(("device", "name"), RUNS)
+def test_a_part_names_the_cases_on_whose_times_it_rests(device, name):
+    scale = MACHINE[device].scale
+    cases = MACHINE[device].records(name)
     before = experiment(name).findings(scale, cases)
     rests = [{(each["case"], each["dtype"]) for each in part.cases} for part in before]
     moves = [set() for _ in before]
@@ -94,7 +96,7 @@ def test_a_part_names_the_cases_on_whose_times_it_rests(scale, name):
 def test_an_experiment_expects_something_of_a_gpu_or_of_a_cpu():
     for name in NAMES:
         asked = experiment(name)
-        assert asked.expectations and set(asked.expectations) <= set(MACHINE)
+        assert asked.expectations and set(asked.expectations) <= {each.scale for each in MACHINES}
         for parts in asked.expectations.values():
             assert len({each.says for each in parts}) == len(parts) > 0
             assert all(each.limits[0] < each.limits[1] for each in parts)
@@ -138,7 +140,7 @@ def test_a_part_says_what_was_predicted_of_a_gpu(name, predicted, begins, least,
 def test_some_well_known_numbers_of_the_gpu():
     """By hand, from the file: flash against math at 4,096 tokens, and the first case
     behind a full wave."""
-    gpu = MACHINE["gpu"]
+    gpu = MACHINE["h200"]
     times = {(each["experiment"], each["case"]): each["seconds"] for each in gpu.recording.results}
     attention = {kernel: next(s for (name, case), s in times.items() if name == "attention_kernels" and f"kernel={kernel}, causal=False, tokens=4096" in case) for kernel in ("math", "flash")}  # fmt: skip
     [gain] = gpu.findings("attention_kernels")[1].values
@@ -157,7 +159,7 @@ def test_what_makes_a_case_less_sure():
     ]  # fmt: skip
     assert launch(slow) == 0.0346
     assert launch(shaky) is None
-    waits = [launch(each) for each in MACHINE["gpu"].recording.results if each["notes"]]
+    waits = [launch(each) for each in MACHINE["h200"].recording.results if each["notes"]]
     assert all(each is None or each > 0 for each in waits) and any(waits)
 
 
@@ -172,11 +174,12 @@ def test_an_interval_decides(low, high, place):
     )
 
 
-@pytest.mark.parametrize(("scale", "name"), RUNS)
-def test_a_value_keeps_the_cases_on_whose_times_it_rests(scale, name):
+@pytest.mark.parametrize(("device", "name"), RUNS)
+def test_a_value_keeps_the_cases_on_whose_times_it_rests(device, name):
     """Another time of a case changes the values that name it. A value that is the best
     of several may change with the others', too."""
-    cases = MACHINE[scale].records(name)
+    scale = MACHINE[device].scale
+    cases = MACHINE[device].records(name)
     before = experiment(name).findings(scale, cases)
     for place, case in enumerate(cases):
         others = list(cases)
@@ -241,7 +244,7 @@ def test_a_quotient_is_as_unsure_as_its_parts():
 
 
 def test_a_case_that_is_not_there_or_not_alone_is_an_error():
-    of = Cases(MACHINE["cpu"].records("matmul_sizes"))
+    of = Cases(MACHINE["xeon"].records("matmul_sizes"))
     with pytest.raises(ValueError, match=r"{'n': 65}: 0 of the 6 cases"):
         of(n=65)
     with pytest.raises(ValueError, match=r"{'n': 1024}: 2 of the 6 cases; name the parameters of one"):
@@ -249,7 +252,7 @@ def test_a_case_that_is_not_there_or_not_alone_is_an_error():
 
 
 def test_a_share_of_what_was_measured_needs_ceilings():
-    bare = Case(MACHINE["cpu"].records("matmul_sizes")[0], "yours", "yours", "a CPU")
+    bare = Case(MACHINE["xeon"].records("matmul_sizes")[0], "yours", "yours", "a CPU")
     with pytest.raises(ValueError, match=r"n=64.*has no ceilings"):
         Cases([bare]).speed(n=64)
 

@@ -69,7 +69,7 @@ def test_its_results_are_right(ran):
     """On a CPU, whose peak is not known, no time is impossible: "ok" says that the results were right, or a note why they were not checked."""
     for record in ran[1]:
         # ranks judge for themselves
-        allowed = {"ok", "disturbed"} if record["experiment"] in ("all_reduce", "strategies") else {"ok"}
+        allowed = {"ok", "disturbed"} if record["experiment"] in ("all_reduce", "strategies", "wire") else {"ok"}
         assert record["verdict"] in allowed, record["notes"]
         assert record["error"] is not None or any("was not checked" in note for note in record["notes"])
 

@@ -22,6 +22,7 @@ H200 = Machine(
     missing={
         "all_reduce": "It needs at least two GPUs, and we had one.",
         "strategies": "It is younger than the recording, and its ranks are processes on a CPU.",
+        "wire": "It is younger than the recording, and its ranks are processes on a CPU.",
     },
 )
 

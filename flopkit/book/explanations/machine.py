@@ -12,6 +12,7 @@ from flopkit.experiments.catalogue import experiment
 from flopkit.experiments.expectations import Cases, Finding
 from flopkit.recordings.cases import Case, recordings, records
 from flopkit.recordings.recording import Recording
+from flopkit.recordings.search import words
 
 __all__ = ["Machine"]
 
@@ -34,6 +35,8 @@ class Machine:
         Of a number in an explanation.
     missing : dict[str, str]
         Experiments that are not in the recording, and why.
+    only : tuple[str, ...], optional
+        The experiments for which the recording was made, where it was not made for all.
     reasons : dict[str, Callable[[Machine], str]], optional
         What probably explains the parts of a prediction that missed their limits, by
         experiment. `explains` fills it.
@@ -54,6 +57,7 @@ class Machine:
     lead: str
     digits: int
     missing: dict[str, str]
+    only: tuple[str, ...] = ()
     reasons: dict[str, Callable[[Machine], str]] = field(default_factory=dict)
 
     def explains(self, reason: Callable[[Machine], str]) -> Callable[[Machine], str]:
@@ -63,16 +67,24 @@ class Machine:
 
     @cached_property
     def recording(self) -> Recording:
-        [found] = [one for one in recordings("ours") if one.provenance["scale"] == self.scale]
+        [found] = [one for one in recordings("ours") if words(self.device) <= words(one.device)]
         return found
 
     def records(self, name: str) -> list[Case]:
         """The cases of an experiment."""
         return _records(name, self.device)
 
+    def asked(self, name: str) -> bool:
+        """Whether its recording was made for this experiment, too."""
+        return not self.only or name in self.only
+
     def findings(self, name: str) -> list[Finding]:
         """What they show of each part of its prediction; nothing where there are none."""
-        return [] if name in self.missing else experiment(name).findings(self.scale, self.records(name))
+        return (
+            []
+            if name in self.missing or not self.asked(name)
+            else experiment(name).findings(self.scale, self.records(name))
+        )
 
     def cases(self, name: str) -> Cases:
         return Cases(self.records(name))

@@ -1,4 +1,4 @@
-"""The figure of the page of predictions: every tested part of every prediction, on both machines."""
+"""The figure of the page of predictions: every tested part of every prediction, on a GPU and on CPUs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from flopkit.experiments.pairs import Span
 __all__ = ["deciding", "place", "predictions_held"]
 
 FACTOR = 4  # outside the limits, one step of the scale is this factor
-WIDTH = 3.3  # of a machine's half of the chart, in widths of the limits
+HALVES = {"gpu": "One H200", "cpu": "Two CPU cores"}  # by the scale of the recording
+WIDTH = 3.3  # of a half of the chart, in widths of the limits
 LEFT, RIGHT = -1.45, 1.65  # where a half ends; what lies farther out is drawn there
 LOOKS = {  # colour and shape of a dot
     Confirmation.HELD: (theme.BLUE, "circle"),
@@ -69,12 +70,14 @@ def _parts() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """A row for each tested part: in which half and line of the chart it stands, and what it says. And the experiments' titles."""
     rows, titles, line = [], [], 0.0
     for name in NAMES:
-        title, most = experiment(name).title, 0
+        title = experiment(name).title
         titles.append({"line": line + HEADING / 2 - 0.35, "title": title})
-        for half, machine in enumerate(MACHINES):
-            found = machine.findings(name)
-            most = max(most, len(found))
-            for below, each in enumerate(found):
+        lines = dict.fromkeys(HALVES, 0)
+        for machine in MACHINES:
+            half = [*HALVES].index(machine.scale)
+            for each in machine.findings(name):
+                below = lines[machine.scale]
+                lines[machine.scale] += 1
                 value = deciding(each)
                 ends = {"low": value.low, "mean": value.mean, "high": value.high}
                 at = {key: min(max(place(each.expected, end), LEFT), RIGHT) for key, end in ends.items()}
@@ -86,12 +89,12 @@ def _parts() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
                     | {"word": str(each.confirmation), "weak": weak(value.cases)}
                     | {"verdict": f"{each.confirmation}: {each.doubt}" if each.doubt else str(each.confirmation)}
                 )
-        line += HEADING + most
+        line += HEADING + max(lines.values())
     return rows, titles
 
 
 def predictions_held() -> Figure:
-    """Every tested part of every prediction, on both machines, against its limits."""
+    """Every tested part of every prediction, on a GPU and on CPUs, against its limits."""
     parts, titles = _parts()
     last = max(row["line"] for row in parts) + 0.7
 
@@ -136,10 +139,10 @@ def predictions_held() -> Figure:
                 "line": -1.5,
                 "top": -0.9,
                 "bottom": last,
-                "machine": titled(machine.name),
+                "machine": title,
                 "is": "as predicted",
             }
-            for half, machine in enumerate(MACHINES)
+            for half, title in enumerate(HALVES.values())
         ]
         bands, heads = (alt.Chart(alt.Data(values=values)) for values in (halves, titles))
         bold = {"baseline": "middle", "fontWeight": 600}

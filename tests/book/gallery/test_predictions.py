@@ -53,11 +53,12 @@ def test_a_dot_is_inside_the_band_only_where_its_value_is_and_hollow_ones_never_
     assert seen == {("held", True), ("held", False), ("failed", False), ("not clear", True), ("not clear", False)}
 
 
-def test_no_two_rows_of_a_machine_share_a_line(figure):
-    lines = [(row["machine"], row["line"]) for row in figure.rows()]
-    assert len(set(lines)) == len(lines)
-    for machine in {machine for machine, _ in lines}:
-        own = [line for each, line in lines if each == machine]
+def test_no_two_rows_of_a_half_share_a_line(figure):
+    """Machines of one scale share a half."""
+    lines = [(row["left"] > LEFT, row["line"]) for row in figure.rows()]
+    assert len(set(lines)) == len(lines) and {half for half, _ in lines} == {False, True}
+    for half in (False, True):
+        own = [line for each, line in lines if each == half]
         assert own == sorted(own) and min(b - a for a, b in pairwise(own)) >= 1 - 1e-9
 
 
@@ -90,7 +91,7 @@ def test_the_value_that_decides(values, chosen, word):
 
 def test_the_description_counts_what_the_table_lists(figure):
     words = [(row["machine"], row["word"]) for row in figure.rows()]
-    for machine in ("One H200", "Two cores of a Xeon"):
+    for machine in ("One H200", "Two cores of a Xeon", "Two cores of an EPYC"):
         counts = ", ".join(f"{words.count((machine, word))} {word}" for word in ("held", "failed", "not clear"))
         assert f"on {machine[0].lower()}{machine[1:]} {counts}" in figure.description()
     assert figure.title.startswith(f"{len(words)} parts")
