@@ -1158,7 +1158,7 @@ def test_schedules_hold_micro_batches():
         held.append(max(itertools.accumulate(step for _, step in sorted(kinds))) / chunks)
     assert held == [8, 4, 5.5]
     assert [canvas.named("said")[1].text for canvas in drawing.canvases[:3]] == [f"GPU 1 holds at most {n:g} micro-batches" for n in held]  # fmt: skip
-    assert "fewer micro-batches" in drawing.title and "as many micro-batches" in drawings.schedules(4, 4).title
+    assert "fewer micro-batches" in drawing.alt and "as many micro-batches" in drawings.schedules(4, 4).alt
     with pytest.raises(ValueError, match="such as 8"):
         drawings.schedules(4, 6)
     with pytest.raises(ValueError, match="stages=16"):

@@ -81,7 +81,7 @@ def decode_parts(
     Examples
     --------
     >>> decode_parts().title
-    'From 296 users on the dense layers are compute-bound; attention never is'
+    'In bf16, the dense layers are compute-bound from 296 users on; attention never is'
     """
     whole("decode_parts", "context", context, 128, 131072)
     whole("decode_parts", "batch", batch, 1, 1024)
@@ -153,7 +153,7 @@ def decode_parts(
             told.append(f"Attention takes longer from {count(crossing, unit)} on.")
     return Drawing(
         "decode-parts",
-        f"From {count(ridge)} users on the dense layers are compute-bound; attention never is",
+        f"In bf16, the dense layers are compute-bound from {count(ridge)} users on; attention never is",
         f"Least times of the dense layers and of attention in a step of {model_title(model)} in bf16 on {count(devices)} × {gpu.title}, on log-log axes. {' '.join(told)}",
         canvases,
     )

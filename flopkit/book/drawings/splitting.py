@@ -126,7 +126,7 @@ def schedules(stages: int = 4, micro_batches: int = 8) -> Drawing:
     Examples
     --------
     >>> schedules().title
-    '1F1B idles as long as GPipe and holds fewer micro-batches; interleaving halves the bubble'
+    'Three schedules of 8 micro-batches on 4 GPUs'
     """
     whole("schedules", "stages", stages, 2, 8)
     whole("schedules", "micro_batches", micro_batches, 2, 24)
@@ -151,8 +151,8 @@ def schedules(stages: int = 4, micro_batches: int = 8) -> Drawing:
     )
     return Drawing(
         "schedules",
-        f"1F1B idles as long as GPipe and holds {held}; interleaving halves the bubble",
-        f"Three charts over time with a row for each of {stages} GPUs and {micro_batches} micro-batches; idle times are marked. Their longest is {count(longest)} forward passes of a micro-batch. {said}.",
+        f"Three schedules of {micro_batches} micro-batches on {stages} GPUs",
+        f"1F1B idles as long as GPipe and holds {held}; interleaving halves the bubble. Three charts over time with a row for each of {stages} GPUs and {micro_batches} micro-batches; idle times are marked. Their longest is {count(longest)} forward passes of a micro-batch. {said}.",
         [*canvases, foot],
     )
 
