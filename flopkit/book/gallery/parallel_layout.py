@@ -234,11 +234,12 @@ def _pace(s: Any, ranks: Mapping[str, tuple[Rank, Any]], virtual: Any) -> dict[s
 
 
 def _memory(s: Any, model: Any, numbers: Any, degrees: Degrees, ranks: Mapping[str, tuple[Rank, Any]], recompute: Any, fused: Any, sizes: tuple[int, int, int]) -> None:  # fmt: skip
-    """Set bytes of the fullest rank, the first or the last: ``memory``, and its parts ``held_weights`` and so on; ``no_fused``, why it does not matter
-    what a layer keeps."""
+    """Set bytes of the fullest rank: ``memory``, and its parts ``held_weights`` and so on; ``no_fused``, why it does not matter what a layer keeps. Of a sort
+    the first rank holds most micro-batches."""
     whole = where(degrees.zero >= 3, where(degrees.data > 1, model.gathered / degrees.tensor, 0), 0)
     s.gathered = 1.0 * whole
-    for sort, place in (("first", 0), ("last", degrees.pipeline - 1)):
+    places: dict[str, Any] = {"first": 0, "more": 1, "less": 1 + s.count_more, "last": degrees.pipeline - 1}
+    for sort, place in places.items():
         rank = ranks[sort][0]
         rest = computing.params_of(numbers, degrees, rank)[0]
         for name, value in zip(STATES, holding.states_of((rest, Over(0, 1)), degrees, sizes), strict=True):
@@ -251,15 +252,16 @@ def _memory(s: Any, model: Any, numbers: Any, degrees: Degrees, ranks: Mapping[s
         activations = where(fused > 0, getattr(s, f"less_{sort}"), getattr(s, f"all_{sort}"))
         setattr(s, f"activations_{sort}", activations)
     for what in ("less", "all", "activations"):
-        first, last = (
-            total(getattr(s, f"{name}_{sort}") for name in (*STATES, what)) + s.gathered for sort in ("first", "last")
-        )
-        setattr(s, f"whole_{what}_first", first)
-        setattr(s, f"whole_{what}", maximum(first, where(degrees.pipeline > 1, last, 0)))
+        for sort, (_, count) in ranks.items():
+            every = total(getattr(s, f"{name}_{sort}") for name in (*STATES, what)) + s.gathered
+            setattr(s, f"whole_{what}_{sort}", where(count > 0, every, 0))
+        setattr(s, f"whole_{what}", reduce(maximum, (getattr(s, f"whole_{what}_{sort}") for sort in SORTS)))
     s.memory = 1 * s.whole_activations
     for name in (*STATES, "activations"):
-        first, last = (getattr(s, f"{name}_{sort}") for sort in ("first", "last"))
-        setattr(s, f"held_{name}", where(s.whole_activations_first >= s.memory, first, last))
+        held = getattr(s, f"{name}_{SORTS[-1]}")
+        for sort in reversed(SORTS[:-1]):
+            held = where(getattr(s, f"whole_activations_{sort}") >= s.memory, getattr(s, f"{name}_{sort}"), held)
+        setattr(s, f"held_{name}", held)
     s.held_gathered = 1 * s.gathered
     alike = "What the head and the loss keep is more than a layer that is computed again."
     s.no_fused = where(s.whole_less < s.whole_all, "", alike)
