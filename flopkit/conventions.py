@@ -231,6 +231,11 @@ def as_convention(value: Any) -> Convention:
     if isinstance(value, Convention):
         return value
     if isinstance(value, str):
+        if value.lower() in ("mac", "macs"):
+            such = ", ".join(name for name, each in PRESETS.items() if each.fma == 1)
+            raise ValueError(
+                f"convention={value!r}: MACs are a unit, and no convention; a multiply-add is one under {such}, and .macs is their number"
+            )
         return PRESETS[find(value, PRESETS, "a convention", argument="convention")]
     raise TypeError(
         f"convention={value!r}: must be a flopkit.Convention or the name of one, e.g. fk.conventions.EXACT or 'TORCH'"

@@ -42,6 +42,8 @@ class Derivation:
         Formats whose peak belongs to another clock, in Hz.
     highest_clock : float, optional
         The highest clock in Hz that the part is known to reach, if that is known.
+    base_clock : float, optional
+        The base clock in Hz, where data sheets print it beside the one of the peak.
 
     Examples
     --------
@@ -57,6 +59,7 @@ class Derivation:
     flops_per_clock: Mapping[str, int]
     own_clock: Mapping[str, float] = field(default_factory=dict)
     highest_clock: float | None = None
+    base_clock: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("flops_per_clock", "own_clock"):
@@ -64,7 +67,7 @@ class Derivation:
 
     def __reduce__(self) -> Any:
         rates, clocks = dict(self.flops_per_clock), dict(self.own_clock)
-        return Derivation, (self.unit, self.units, self.clock, rates, clocks, self.highest_clock)
+        return Derivation, (self.unit, self.units, self.clock, rates, clocks, self.highest_clock, self.base_clock)
 
     def peak(self, dtype: Any, clock: float | None = None) -> float:
         """The product in FLOP/s, before the maker rounded it; at *clock* Hz, else at the clock of the peak."""

@@ -9,12 +9,12 @@ from decimal import Decimal
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from flopkit import names
 from flopkit.derivations import Derivation
 
-__all__ = ["aliases", "entries", "find", "key", "near", "read"]
+__all__ = ["Kin", "aliases", "entries", "find", "key", "kin", "near", "read"]
 
 _MAKERS = "nvidia|amd|google|intel|habana|aws|huawei|apple"
 _BRANDS = "tesla|geforce|instinct|cloud"
@@ -92,7 +92,7 @@ def read(entry: Mapping[str, Any], sources: Mapping[str, Any]) -> dict[str, Any]
 def _derivation(entry: Mapping[str, Any]) -> Derivation | None:
     if "derivation" not in entry:
         return None
-    highest = entry.get("highest_clock_MHz")
+    highest, base = entry.get("highest_clock_MHz"), entry.get("base_clock_MHz")
     return Derivation(
         unit=entry["derivation"]["unit"],
         units=entry["derivation"]["units"],
@@ -100,7 +100,40 @@ def _derivation(entry: Mapping[str, Any]) -> Derivation | None:
         flops_per_clock=entry["flops_per_clock"],
         own_clock={key: mhz * 1e6 for key, mhz in entry.get("own_clock_MHz", {}).items()},
         highest_clock=None if highest is None else highest * 1e6,
+        base_clock=None if base is None else base * 1e6,
     )
+
+
+class Kin(NamedTuple):
+    """What a device is taken for: those of its *family*, whose names begin alike, and above all those of its *product*.
+
+    *half*: what this half of a chip is called, ``"core"``, ``"die"`` or ``"stack"``; *halves*: what the halves of this chip are called.
+    *also*: other dense peaks in FLOP/s, by format, that somebody divides by, and who.
+    """
+
+    family: str = ""
+    product: str = ""
+    half: str = ""
+    halves: str = ""
+    also: Mapping[str, tuple[float, str]] = MappingProxyType({})
+
+
+@cache
+def kin(name: str) -> Kin:
+    """What the device called *name* in the data is taken for; of one that is not there nothing is known.
+
+    >>> kin("h100-sxm")[:2], kin("gb200").also["bf16"]
+    (('h', 'h100'), (2450000000000000.0, 'NVIDIA, dgxc-benchmarking, nemotron/README.md'))
+    >>> kin("tpu-v3-core").half, kin("tpu-v3").halves
+    ('core', 'core')
+    """
+    entry = _data()[name] if name in entries() else {}
+    also = {
+        key: (float(rate * 10**12), _data()["sources"][entry["also_source"]]["title"])
+        for key, rate in entry.get("also_TFLOPs", {}).items()
+    }
+    words = {field: entry[field] for field in ("family", "product", "half", "halves") if field in entry}
+    return Kin(**words, also=MappingProxyType(also))
 
 
 # -- names ------------------------------------------------------------------------------------------------------
@@ -112,7 +145,7 @@ def key(name: str) -> str:
     >>> key("NVIDIA GeForce RTX 4090"), key("Intel(R) Arc(TM) Pro B60 Graphics")
     ('rtx4090', 'arcprob60graphics')
     """
-    bare = names.plain(name).replace("(r)", "").replace("(tm)", "")
+    bare = re.sub(r"\((?:r|tm)\)|[®™]", "", names.plain(name))
     return re.sub(rf"^({_MAKERS})?({_BRANDS})?(?=.)", "", bare)
 
 
@@ -142,25 +175,51 @@ def find(name: Any) -> str:
     """
     if not isinstance(name, str):
         raise TypeError(f"name={name!r} is not a device in the data: must be a name, such as {next(iter(entries()))!r}")
-    if name in entries():
-        return name
-    if name in _printed():
-        return _printed()[name]
-    for spelled in (names.plain(name), key(name)):
-        if spelled in _meant():
-            return _meant()[spelled]
+    if known := _known(name):
+        return known
     if (other := names.elsewhere(name)) and "fk.device" not in other:
         raise ValueError(f"name={name!r} is not a device in the data; here it is {other}")
     close = [] if (told := _told(name)) else near(name)
-    did_you = f"; did you mean {' or '.join(filter(None, (', '.join(close[:-1]), close[-1])))}?" if close else ";"
+    told = told or ("" if close else _other_memory(name))
+    did_you = f"; did you mean {_or(close)}?" if close else ";"
     raise ValueError(
         f"name={name!r} is not a device in the data{did_you}{f' {told};' if told else ''} flopkit.device_names() lists them. Another card is "
         f"fk.Device({name!r}, peak={{'bf16': ...}}, bandwidth=..., memory=...), in dense FLOP/s, bytes/s and bytes"
     )
 
 
+def _known(name: str) -> str | None:
+    """The device that *name* is a spelling of, as drivers and lspci print it, too."""
+    if name in entries():
+        return name
+    for each in (name, _listed(name)):
+        if each in _printed():
+            return _printed()[each]
+        for spelled in (names.plain(each), key(each)):
+            if spelled in _meant():
+                return _meant()[spelled]
+    return None
+
+
+def _listed(name: str) -> str:
+    """The card's name in a line of ``nvidia-smi -L`` or lspci, where the brackets behind the chip hold it.
+
+    >>> _listed("GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-1b2c)")
+    'NVIDIA A100-SXM4-80GB'
+    >>> _listed("3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)")
+    'H100 SXM5 80GB'
+    """
+    bare = re.sub(r"^GPU \d+: |\s*\((?:UUID|rev)\b[^)]*\)\s*$", "", name)
+    return bare.rpartition("[")[2].removesuffix("]") if bare.endswith("]") else bare
+
+
+def _or(found: list[str]) -> str:
+    """Names in words: a, b or c."""
+    return " or ".join(filter(None, (", ".join(found[:-1]), found[-1])))
+
+
 _OTHER = re.compile(r"^(ti|super|max|ultra|pro|laptop|mobile|sff)")
-_MEMORY = re.compile(r"(?<![\da-z])(\d{2,3}) ?gb?(?![\da-z])", re.IGNORECASE)
+_MEMORY = re.compile(r"(?<![\da-z])(\d{2,3})(?: ?gb?(?![\da-z])|(?<=\d[-_ ]\d\d)$|(?<=\d[-_ ]\d\d\d)$)", re.IGNORECASE)
 
 
 def near(name: str) -> list[str]:
@@ -174,16 +233,43 @@ def near(name: str) -> list[str]:
     (['h100-sxm', 'h100-pcie', 'h100-nvl'], [], [], [])
     >>> near("A100-80G"), near("Apple M4"), near("4090")
     (['a100-sxm-80gb', 'a100-pcie-80gb'], [], ['rtx-4090'])
+    >>> near("RTX 6000"), near("AMD Instinct MI250X/MI250")
+    (['quadro-rtx-6000', 'rtx-6000-ada'], ['mi250x', 'mi250', 'mi250-gcd', 'mi250x-gcd'])
     """
+    name = _listed(name)
+    if "/" in name:  # MI250X/MI250
+        products = {names.plain(key(each)) for each in name.split("/")}
+        return [one for one in entries() if names.plain(kin(one).product) in products]
+    if re.fullmatch(r"(?i)v\d[a-z]*", name):  # v6e
+        return [one for one in entries() if kin(one).product == f"tpu-{name.lower()}"]
+    name = re.sub(r"(?<=\d)[oO]+(?=\d|$)|(?<=\d)[oO](?=\d)", lambda zeros: "0" * len(zeros[0]), name)
     memory = _MEMORY.search(name)
-    bare = _MEMORY.sub("", name)
+    found = _same_class(_MEMORY.sub("", name))
+    if memory:
+        found = [one for one in found if re.search(rf"\b{memory[1]} GB", entries()[one]["title"])]
+    return found[: names.MOST]
+
+
+def _other_memory(name: str) -> str:
+    """Of a card that is known with another size of memory: with which."""
+    memory = _MEMORY.search(name)
+    found = _same_class(_MEMORY.sub("", _listed(name))) if memory else []
+    sizes = dict.fromkeys(re.findall(r"\b\d+ GB", " ".join(entries()[one]["title"] for one in found)))
+    return f"of that name the data has none with {memory[1]} GB, but {_or(list(sizes))}" if memory and sizes else ""
+
+
+def _same_class(bare: str) -> list[str]:
+    """Names of the class that *bare* is of, which says nothing of memory."""
     letters, number, rest = _class(key(bare))
     glued = re.search(r"\d([a-z]+)", bare.lower())
     found: dict[str, None] = {}
     for spelled, meant in (*((one, one) for one in entries()), *aliases().items()):
         its_letters, its_number, its_rest = _class(key(_MEMORY.sub("", spelled)))
         if number:
-            same = its_number == number and (_alike(letters, its_letters) or (not letters and len(number) == 4))
+            brand = len(letters) > 2 and its_letters.endswith(letters)  # rtx of quadrortx
+            same = its_number == number and (
+                _alike(letters, its_letters) or brand or (not letters and len(number) == 4)
+            )
             other = (not rest and _OTHER.match(its_rest)) or (
                 glued and len(glued[1]) < 3 and not its_rest.startswith(glued[1])
             )
@@ -191,9 +277,7 @@ def near(name: str) -> list[str]:
                 found[meant] = None
         elif letters and (its_letters.startswith(letters) or _alike(letters, its_letters)):
             found[meant] = None
-    if memory:
-        found = {one: None for one in found if re.search(rf"\b{memory[1]} GB", entries()[one]["title"])}
-    return [one for one in entries() if one in found][: names.MOST]
+    return [one for one in entries() if one in found]
 
 
 def _class(spelled: str) -> tuple[str, str, str]:
@@ -211,21 +295,36 @@ def _alike(one: str, other: str) -> bool:
 
 # -- names that are no card's ------------------------------------------------------------------------------------
 
-# AWS, Google Cloud and Azure: what the names of their machines begin with, and the card in them.
+# AWS, Google Cloud, Azure, Oracle: what the names of their machines begin with, written with "-" between all words, and the card in them.
 _MACHINES = {
     "p3dn": "v100-sxm", "p3": "v100-sxm-16gb", "g4dn": "t4", "p4de": "a100-sxm-80gb", "p4d": "a100-sxm-40gb", "g5": "a10g", "g6e": "l40s",
-    "g6": "l4", "p5e": "h200", "p5en": "h200", "p5": "h100-sxm", "p6-b200": "b200", "p6-b300": "b300", "trn1": "trainium", "trn1n": "trainium",
-    "trn2": "trainium2", "trn3": "trainium3", "inf2": "inferentia2", "a2-highgpu": "a100-sxm-40gb", "a2-megagpu": "a100-sxm-40gb",
-    "a2-ultragpu": "a100-sxm-80gb", "a3-highgpu": "h100-sxm", "a3-megagpu": "h100-sxm", "a3-edgegpu": "h100-sxm", "a3-ultragpu": "h200",
-    "a4-highgpu": "b200", "a4x-highgpu": "gb200", "g2-standard": "l4",
+    "g6": "l4", "gr6": "l4", "g7e": "rtx-pro-6000-server", "p5e": "h200", "p5en": "h200", "p5": "h100-sxm", "p6-b200": "b200", "p6-b300": "b300",
+    "p6e-gb200": "gb200", "p6e-gb300": "gb300", "trn1": "trainium", "trn1n": "trainium", "trn2": "trainium2", "trn2u": "trainium2",
+    "trn3": "trainium3", "inf2": "inferentia2",
+    "a2-highgpu": "a100-sxm-40gb", "a2-megagpu": "a100-sxm-40gb", "a2-ultragpu": "a100-sxm-80gb", "a3-highgpu": "h100-sxm",
+    "a3-megagpu": "h100-sxm", "a3-edgegpu": "h100-sxm", "a3-ultragpu": "h200", "a4-highgpu": "b200", "a4x-highgpu": "gb200",
+    "a4x-maxgpu": "gb300", "g2-standard": "l4", "g4-standard": "rtx-pro-6000-server", "ct4p": "tpu-v4", "ct5lp": "tpu-v5e", "ct5l": "tpu-v5e",
+    "ct5p": "tpu-v5p", "ct6e": "tpu-v6e",
+    r"nd\d*[a-z]*-h100-v5": "h100-sxm", r"nd\d*[a-z]*-h200-v5": "h200", r"nd\d*[a-z]*-mi300x-v5": "mi300x", r"nd(?:\d*[a-z]*-)+gb200-v6": "gb200",
+    r"nd(?:\d*[a-z]*-)+gb300-v6": "gb300", r"nd\d*asr-v4|nd\d*(?:asr)?-?a100-v4": "a100-sxm-40gb", r"nd\d*a?m(?:sr)?-?a100-v4": "a100-sxm-80gb",
+    r"nd(?:40rs-)?v2": "v100-sxm", r"nc\d*[a-z]*-h100-v5": "h100-nvl", r"nc\d*[a-z]*-a100-v4": "a100-pcie-80gb", r"nc\d*[a-z]*-t4-v3": "t4",
+    r"nc(?:\d+r?s-)?v3": "v100-pcie-16gb", r"nv\d*[a-z]*-a10-v5": "a10",
+    "bm-gpu-h100": "h100-sxm", "bm-gpu-h200": "h200", "bm-gpu-b200": "b200", "bm-gpu-gb200": "gb200", "bm-gpu-mi300x": "mi300x",
+    "bm-gpu-l40s": "l40s", "bm-gpu-a100-v2": "a100-sxm-80gb", "bm-gpu4": "a100-sxm-40gb", r"[bv]m-gpu-a10": "a10",
 }  # fmt: skip
+_HOPPER, _BLACKWELL, _ADA = "an H100, H200, H20 or GH200", "a B200, B300, GB200 or GB300", "an L4, L40S or RTX 40"
+_MI200, _MI300, _MI350 = "mi210, mi250 or mi250x", "mi300a, mi300x or mi325x", "mi350x or mi355x"
 _ARCHITECTURES = {
-    "gfx90a": "mi210, mi250 or mi250x", "gfx942": "mi300a, mi300x or mi325x", "gfx950": "mi350x or mi355x", "sm70": "a V100", "sm75": "a T4",
-    "sm80": "an A100 or A30", "sm86": "an A10, A40 or RTX 30", "sm89": "an L4, L40S or RTX 40", "sm90": "an H100, H200 or H20",
-    "sm100": "a B200", "sm103": "a B300", "sm120": "an RTX 50",
+    "gfx90a": _MI200, "gfx942": _MI300, "gfx950": _MI350, "cdna2": _MI200, "cdna3": _MI300, "cdna4": _MI350, "mi200": _MI200,
+    "sm60": "a P100", "sm70": "a V100", "sm75": "a T4 or RTX 20", "sm80": "an A100 or A30", "sm86": "an A10, A40 or RTX 30", "sm89": _ADA,
+    "sm90": _HOPPER, "sm100": "a B200 or GB200", "sm103": "a B300 or GB300", "sm120": "an RTX 50 or RTX PRO 6000", "sm121": "a GB10",
+    "pascal": "a P100", "volta": "a V100", "turing": "a T4 or RTX 20", "ampere": "an A100, A30, A10, A40 or RTX 30", "ada": _ADA,
+    "adalovelace": _ADA, "hopper": _HOPPER, "gracehopper": "a GH200", "blackwell": f"{_BLACKWELL}, or an RTX 50", "graceblackwell": "a GB200, GB300 or GB10",
+    "gp100": "a P100", "gv100": "a V100", "ga100": "an A100 or A30", "gh100": _HOPPER, "pontevecchio": "a Max 1550",
 }  # fmt: skip
 # What a slice of a pod is called after, its chip, and the chips that one of its number is: v2 to v5p count cores, two a chip.
-_PODS = {"v3": ("tpu-v3", 2), "v4": ("tpu-v4", 2), "v5p": ("tpu-v5p", 2), "v5litepod": ("tpu-v5e", 1), "v5e": ("tpu-v5e", 1), "v6e": ("tpu-v6e", 1)}  # fmt: skip
+_PODS = {"v3": ("tpu-v3", 2), "v4": ("tpu-v4", 2), "v5p": ("tpu-v5p", 2), "v5litepod": ("tpu-v5e", 1), "v5e": ("tpu-v5e", 1),
+         "v5lite": ("tpu-v5e", 1), "v6e": ("tpu-v6e", 1)}  # fmt: skip
 
 
 def _told(name: str) -> str:
@@ -235,6 +334,8 @@ def _told(name: str) -> str:
     "it is a slice of a pod: flopkit.device('tpu-v4'), count=4"
     >>> _told("8x H100 SXM")
     "it says how many: flopkit.device('H100 SXM'), count=8"
+    >>> _told("Standard_ND96isr_H100_v5")
+    "it is a machine, of one or more h100-sxm: flopkit.device('h100-sxm'), with count="
     """
     text = name.strip()
     if re.search(r"\bMIG\b|\b\d+g\.\d+gb\b", text, re.IGNORECASE):
@@ -245,25 +346,43 @@ def _told(name: str) -> str:
         return "a laptop's part has other peaks than the card of its number, and they depend on the power that the laptop allows"
     if re.match(r"(?i)(nvidia[ -])?[dh]gx\b", text):
         return "it is a machine: name one of its cards, and say how many in count="
-    if names.plain(text) in _ARCHITECTURES:
-        return f"it is an architecture, which {_ARCHITECTURES[names.plain(text)]} has"
-    many = re.fullmatch(r"(\d+)\s*[x×*]\s*(\D.*)", text) or re.fullmatch(r"(.*\d)\s*[x×*]\s*(\d+)", text)
-    if many:
-        count, card = (many[1], many[2]) if many[1].isdigit() else (many[2], many[1])
+    bare = re.sub(r"^compute(?=\d)", "sm", names.plain(text.split(":")[0]))
+    bare = re.sub(r"^(sm\d+)[af]$", r"\1", re.sub(r"^nvidia|^amd|^intel", "", bare))
+    if bare in _ARCHITECTURES:
+        return f"it is an architecture, which {_ARCHITECTURES[bare]} has"
+    words = re.sub(r"[\s_.-]+", "-", text.lower())
+    if many := _many(text, words):
+        count, card = many
         return f"it says how many: flopkit.device({card!r}), count={count}"
-    pod = re.fullmatch(r"(?:tpu[-_ ]?)?(v\d[a-z]*)-(\d+)", text.lower())
-    if pod and pod[1] in _PODS:
-        chip, a_chip = _PODS[pod[1]]
-        return f"it is a slice of a pod: flopkit.device({chip!r}), count={max(1, int(pod[2]) // a_chip)}"
-    machine = next(
-        (begin for begin in sorted(_MACHINES, key=len, reverse=True) if re.match(rf"{begin}[.-]", text.lower())), None
+    pod = re.fullmatch(r"(?:tpu-?)?(v\d(?:-lite|[a-z]*))-(\d+|(?:pod)?slice|device)", words)
+    if pod and (chip := _PODS.get(pod[1].replace("-", ""))):
+        what, a_chip = chip
+        count = f"{max(1, int(pod[2]) // a_chip)}" if pod[2].isdigit() else ""
+        return f"it is a slice of a pod: flopkit.device({what!r}), {'' if count else 'with '}count={count}"
+    machine = re.sub(r"^(standard|ml|u)-", "", words)
+    begin = next(
+        (each for each in sorted(_MACHINES, key=len, reverse=True) if re.match(rf"(?:{each})(?:-|x\d|$)", machine)),
+        None,
     )
-    if machine:
-        return (
-            f"it is a machine, of one or more {_MACHINES[machine]}: flopkit.device({_MACHINES[machine]!r}), with count="
-        )
-    if re.fullmatch(r"(?i)(cuda|gpu|auto)(:\d+)?", text):
+    if begin:
+        return f"it is a machine, of one or more {_MACHINES[begin]}: flopkit.device({_MACHINES[begin]!r}), with count="
+    if re.fullmatch(r"(?i)(cuda|gpu|auto|rocm|hip)(:\d+)?", text):
         return "flopkit.device() asks torch which card it uses"
+    if re.fullmatch(r"(?i)(mps|xpu|hpu|npu|xla|neuron)(:\d+)?", text):
+        return f"{text.split(':')[0].lower()} is a kind of device, and several have it: name the card"
     if re.search(r"(?i)^cpu$|x86_64|aarch64|\bxeon\b|\bepyc\b|\bcore\(tm\) i|\bryzen [3579]\b", text):
         return "of a processor, flopkit.ceilings() measures what it reaches, and flopkit.device('here') is that"
     return ""
+
+
+def _many(text: str, words: str) -> tuple[str, str] | None:
+    """How many of which card a name says, where that card is known or has a near name: of 7900xtx the x counts nothing."""
+    found = (
+        re.fullmatch(r"gpu-(\d+)x-(.+)", words)  # Lambda's machines
+        or re.fullmatch(r"(\d+)\s*[x×*]\s*(.+)", text, re.IGNORECASE)
+        or re.fullmatch(r"(.*\d|.*\s)\s*[x×*]\s*(\d+)", text, re.IGNORECASE)
+    )
+    if not found:
+        return None
+    count, card = (found[1], found[2]) if found[1].isdigit() else (found[2], found[1].strip())
+    return (count, card) if re.search(r"\d|[^\W\d]{3}", card) and (_known(card) or near(card)) else None

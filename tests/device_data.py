@@ -7,16 +7,36 @@ import flopkit
 from flopkit import device_data, names
 
 TEXT = Path(flopkit.__file__).parent.joinpath("data/devices.toml").read_text("utf8")
-REQUIRED = ("title", "vendor", "year", "sources", "bandwidth_GBps", "peak_TFLOPs")
+REQUIRED = ("title", "vendor", "year", "family", "product", "sources", "bandwidth_GBps", "peak_TFLOPs")
 SOURCED = {
     "memory_MiB": "memory_source",
     "usable_MiB": "usable_source",
     "link_GBps": "link_source",
     "ceilings_TFLOPs": "ceilings_source",
+    "also_TFLOPs": "also_source",
+    "base_clock_MHz": "base_clock_source",
 }
-DERIVED = ("flops_per_clock", "own_clock_MHz", "highest_clock_MHz")  # these say nothing without a derivation
-SINGLE = tuple(field for pair in SOURCED.items() for field in pair)
-FIELDS = (*REQUIRED, "watts", "aliases", "printed", "notes", "memory_GB", *SINGLE, "sparse", "derivation", *DERIVED)
+DERIVED = (
+    "flops_per_clock",
+    "own_clock_MHz",
+    "highest_clock_MHz",
+    "base_clock_MHz",
+)  # these say nothing without a derivation
+SINGLE = tuple(field for pair in SOURCED.items() for field in pair if field not in DERIVED)
+FIELDS = (
+    *REQUIRED,
+    "half",
+    "halves",
+    "watts",
+    "aliases",
+    "printed",
+    "notes",
+    "memory_GB",
+    *SINGLE,
+    "sparse",
+    "derivation",
+    *DERIVED,
+)
 PARTS = ("unit", "units", "clock_MHz")
 
 

@@ -185,6 +185,7 @@ def test_linear_attention_has_a_cache_that_does_not_grow_and_its_memory_is_not_k
     assert (
         found["KV_cache"] == fk.from_hf(config).kv_bytes(context=8) == fk.from_hf(config).kv_bytes(context=9) == states
     )
+    assert (found["KV_cache,_of_it_states"], found["KV_cache_a_token"]) == (states, 0)
     trained = data(capsys, "count", str(tmp_path / "config.json"), "--seq", "8", "--train")
     assert (
         trained["model_FLOPs"] == fk.from_hf(config).train_step(seq=8).model_flops
@@ -192,6 +193,33 @@ def test_linear_attention_has_a_cache_that_does_not_grow_and_its_memory_is_not_k
     )
     assert "not known here" in said(capsys, "count", "t5-base", "--seq", "8", "--train")
     assert data(capsys, "count", "gpt-oss-20b", "--seq", "8")["KV_cache_a_token"] == 24 * 2 * 8 * 64 * 2
+
+
+@pytest.mark.parametrize("device", [[], ["--device", "h200-sxm"]])
+def test_a_token_of_the_cache_has_neither_states_nor_the_source(capsys, device):
+    """Qwen3-Next: twelve layers of two heads of 256, and 36 states; Whisper: 32 layers of 1,280, and 1,500 tokens of sound."""
+    for seq in (16, 4096):
+        found = data(capsys, "count", "qwen3-next-80b-a3b", "--seq", str(seq), *device)
+        assert found["KV_cache_a_token"] == 2 * 12 * 2 * 2 * 256 == 24576
+        states = 2 * 36 * (32 * 128 * 128 + 4 * 8192)
+        assert found["KV_cache,_of_it_states"] == states and found["KV_cache"] == states + seq * 24576
+        found = data(capsys, "count", "t5-base", "--seq", str(seq), "--source", "512", "--batch", "2", *device)
+        token = 2 * 2 * 12 * 768
+        assert (found["KV_cache_a_token"], found["KV_cache,_of_it_source"]) == (token, 2 * 512 * token)
+        assert found["KV_cache"] == 2 * (512 + seq) * token
+    heard = data(capsys, "count", "whisper-large-v3", "--seq", "448", *device)
+    assert (heard["KV_cache_a_token"], heard["KV_cache"]) == (2 * 2 * 32 * 1280, 2 * 2 * 32 * 1280 * 1948)
+    if device:
+        step = fk.serving.decode("t5-base", "h200-sxm", context=4096, batch=2, source=512)
+        assert found["decoding_step,_at_least"] == step.seconds
+        fits = fk.serving.largest_batch("t5-base", "h200-sxm", context=4096, source=512)
+        assert found["texts_that_fit_at_once"] == fits
+
+
+@pytest.mark.parametrize("argv", [["resnet50"], ["bert-base", "--seq", "8"], ["t5-base", "--seq", "8", "--train"]])
+def test_a_source_is_for_decoding(capsys, argv):
+    assert main(["count", *argv, "--source", "8"]) == 2
+    assert "--source is for cache and decoding of an encoder-decoder" in capsys.readouterr().err
 
 
 def test_a_model_of_images_knows_its_tokens(capsys):
@@ -385,7 +413,7 @@ def test_record(capsys, tmp_path, monkeypatch):
         (["doctor"], "--tokens-per-s"),
         (["doctor", "gpt2", "--seq", "8", "--tokens-per-s", "5"], "--device is missing"),
         (["doctor", *TITAN, "--tokens", "1B", "--device-hours", "3"], "tokens_per_s= and tokens= are 2 rates"),
-        (["doctor", *TITAN, "--log", "tps: 5"], "--log has a rate: leave out the other one"),
+        (["doctor", *TITAN, "--log", "5 tok/s/GPU"], "--log has a rate: leave out the other one"),
         (["doctor", *TITAN[2:], "--log", "loss: 5"], "no rate of a log that is known here"),
         (
             ["doctor", *TITAN[2:], "--log", "5 steps, 1.85it/s"],

@@ -214,3 +214,9 @@ def test_a_quotient_is_a_double_where_a_double_is_exact():
     half, exact = divided(2**52 + 1, 2), divided(2**53 + 1, 2)
     assert type(half) is float and half == 2**51 + 0.5
     assert type(exact) is Fraction and exact == Fraction(2**53 + 1, 2)
+
+
+def test_macs_are_no_convention():
+    for name in ("MACS", "mac"):
+        with pytest.raises(ValueError, match=f"convention='{name}': MACs are a unit.*FVCORE.*macs is their number"):
+            COST.under(name)

@@ -158,6 +158,16 @@ def test_dense_and_sparse_stay_apart():
         ("TPU v6e (Trillium)", "tpu-v6e"),
         ("MI250X (2 GCD)", "mi250x"),
         ("Gaudi3", "gaudi-3"),
+        ("Intel® Gaudi® 3 AI Accelerator", "gaudi-3"),
+        # nvidia-smi -L and lspci
+        ("GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-1b2c3d4e)", "a100-sxm-80gb"),
+        ("NVIDIA H200 (UUID: GPU-1b2c3d4e)", "h200"),
+        ("NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)", "h100-sxm"),
+        ("3D controller: NVIDIA Corporation TU104GL [Tesla T4] (rev a1)", "t4"),
+        ("AD102GL [L40S]", "l40s"),
+        ("NVIDIA Corporation GA100 [A100 PCIe 40GB]", "a100-pcie-40gb"),
+        ("VGA compatible controller: NVIDIA Corporation AD102 [GeForce RTX 4090] (rev a1)", "rtx-4090"),
+        ("Advanced Micro Devices, Inc. [AMD/ATI] Aqua Vanjaram [Instinct MI300X]", "mi300x"),
     ],
 )
 def test_spellings(spelled, name):
@@ -192,6 +202,32 @@ def test_a_device_is_taken_as_it_is():
         ("NVIDIA A40-48Q", "; a virtual GPU is a share of a card;"),
         ("NVIDIA H200 MIG 1g.18gb", "; a MIG slice has a share of its card's peak and bandwidth;"),
         ("RTX 4090 Laptop GPU", "; a laptop's part has other peaks than the card of its number"),
+        ("rtx 6000", "did you mean quadro-rtx-6000 or rtx-6000-ada?"),
+        ("A100-80", "did you mean a100-sxm-80gb or a100-pcie-80gb?"),
+        ("a100-40", "did you mean a100-sxm-40gb or a100-pcie-40gb?"),
+        ("h1oo", "did you mean h100-sxm, h100-pcie or h100-nvl?"),
+        ("RTX 4O90", "did you mean rtx-4090?"),
+        ("v6e", "did you mean tpu-v6e?"),
+        ("AMD Instinct MI250X / MI250", "did you mean mi250x, mi250, mi250-gcd or mi250x-gcd?"),
+        ("Aldebaran/MI200 [Instinct MI250X/MI250]", "did you mean mi250x, mi250, mi250-gcd or mi250x-gcd?"),
+        ("NVIDIA H100 96GB HBM3", "; of that name the data has none with 96 GB, but 80 GB;"),
+        ("NVIDIA A100-SXM-64GB", "; of that name the data has none with 64 GB, but 40 GB or 80 GB;"),
+        ("NVIDIA B200 192GB", "; of that name the data has none with 192 GB, but 180 GB;"),
+        ("7900xtx", "; flopkit.device_names() lists them"),
+        ("9070xt", "; flopkit.device_names() lists them"),
+        ("8x 7900xtx", "; flopkit.device_names() lists them"),
+        ("4x RTX 3090", "; it says how many: flopkit.device('RTX 3090'), count=4;"),
+        ("1024xH100", "; it says how many: flopkit.device('H100'), count=1024;"),
+        ("2x4090", "; it says how many: flopkit.device('4090'), count=2;"),
+        ("H100 SXM5 x 8", "; it says how many: flopkit.device('H100 SXM5'), count=8;"),
+        ("8×MI300X", "; it says how many: flopkit.device('MI300X'), count=8;"),
+        ("gpu_8x_h100_sxm5", "; it says how many: flopkit.device('h100-sxm5'), count=8;"),
+        ("tpu-v5-lite-podslice", "; it is a slice of a pod: flopkit.device('tpu-v5e'), with count=;"),
+        ("gfx942:sramecc+:xnack-", "; it is an architecture, which mi300a, mi300x or mi325x has;"),
+        ("sm_90a", "; it is an architecture, which an H100, H200, H20 or GH200 has;"),
+        ("compute_90", "; it is an architecture, which an H100, H200, H20 or GH200 has;"),
+        ("Hopper", "; it is an architecture, which an H100, H200, H20 or GH200 has;"),
+        ("mps:0", "; mps is a kind of device, and several have it: name the card;"),
         ("warp drive", "; flopkit.device_names() lists them"),
         ("", "; flopkit.device_names() lists them"),
     ],
@@ -200,6 +236,58 @@ def test_unknown_name(name, hint):
     with pytest.raises(ValueError) as error:
         fk.device(name)
     assert f"name={name!r}" in str(error.value) and hint in str(error.value)
+
+
+MACHINES = {  # as AWS, Google Cloud, Azure and Oracle list them
+    "h100-sxm": "p5.48xlarge|ml.p5.48xlarge|a3-highgpu-8g|a3-megagpu-8g|Standard_ND96isr_H100_v5|ND H100 v5|ND-H100-v5|BM.GPU.H100.8",
+    "h100-nvl": "Standard_NC40ads_H100_v5|NC H100 v5",
+    "h200": "p5e.48xlarge|p5en.48xlarge|a3-ultragpu-8g|Standard_ND96isr_H200_v5|ND H200 v5",
+    "b200": "p6-b200.48xlarge|a4-highgpu-8g|BM.GPU.B200.8",
+    "gb200": "p6e-gb200|p6e-gb200.36xlarge|u-p6e-gb200x72|a4x-highgpu-4g|Standard_ND128isr_NDR_GB200_v6|ND GB200 v6",
+    "gb300": "u-p6e-gb300x72|a4x-maxgpu-4g-metal|Standard_ND128isr_GB300_v6",
+    "a100-sxm-40gb": "p4d.24xlarge|ml.p4d.24xlarge|a2-highgpu-1g|Standard_ND96asr_v4|ND A100 v4|BM.GPU4.8",
+    "a100-sxm-80gb": "p4de.24xlarge|a2-ultragpu-8g|Standard_ND96amsr_A100_v4|NDm A100 v4|BM.GPU.A100-v2.8",
+    "a100-pcie-80gb": "Standard_NC24ads_A100_v4|NC A100 v4",
+    "v100-sxm": "p3dn.24xlarge|Standard_ND40rs_v2",
+    "v100-pcie-16gb": "Standard_NC6s_v3",
+    "t4": "g4dn.xlarge|Standard_NC64as_T4_v3",
+    "mi300x": "Standard_ND96isr_MI300X_v5|BM.GPU.MI300X.8",
+    "l4": "g6.12xlarge|gr6.4xlarge|g2-standard-12",
+    "l40s": "g6e.48xlarge|BM.GPU.L40S.4",
+    "a10": "Standard_NV36ads_A10_v5|VM.GPU.A10.2",
+    "tpu-v5p": "ct5p-hightpu-4t",
+    "tpu-v6e": "ct6e-standard-8t",
+    "trainium2": "trn2.48xlarge|trn2u.48xlarge",
+}
+
+
+@pytest.mark.parametrize(
+    ("card", "machine"), [(card, one) for card, all_ in MACHINES.items() for one in all_.split("|")]
+)
+def test_a_machine_is_told_by_its_card(card, machine):
+    with pytest.raises(
+        ValueError, match=rf"; it is a machine, of one or more {card}: flopkit\.device\('{card}'\), with count=;"
+    ):
+        fk.device(machine)
+    assert fk.device(card).name == card
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        "Standard_NV12s_v3",
+        "Standard_D96s_v5",
+        "g5g.xlarge",
+        "g4ad.xlarge",
+        "m5.24xlarge",
+        "n1-standard-8",
+        "c3-highcpu-8",
+    ],
+)
+def test_a_machine_without_a_card_of_the_data(machine):
+    with pytest.raises(ValueError) as error:
+        fk.device(machine)
+    assert "it is a machine" not in str(error.value) and "did you mean" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -446,6 +534,38 @@ def test_a_die_or_core_is_half_of_its_chip(part, whole):
     assert f"half of {whole}" in one.notes.lower() and part in both.notes
 
 
+def test_what_a_device_is_taken_for():
+    """Halves and wholes go together, a product begins the names of its forms, and a family the names of its products but for Grace's."""
+    kin = {name: device_data.kin(name) for name in fk.device_names()}
+    halved = {one.product: one.halves for one in kin.values() if one.halves}
+    for name, one in kin.items():
+        assert name.startswith(one.product) and one.product.removeprefix("g").startswith(
+            one.family.removeprefix("g")
+        ), name
+        assert not one.half or halved.get(one.product, one.half) == one.half, name
+        assert not (one.half and one.halves), name
+        for key, (rate, who) in one.also.items():
+            assert rate != fk.device(name).peak(key) == pytest.approx(rate, rel=0.25) and who, name
+    forms = {name for name, one in kin.items() if one.product == "a100"}
+    assert forms == {"a100-sxm-40gb", "a100-sxm-80gb", "a100-pcie-40gb", "a100-pcie-80gb"}
+    assert {"h100-nvl", "h20", "gh200-96gb"} <= {name for name, one in kin.items() if one.family == kin["h200"].family}
+    assert device_data.kin("a card of one's own") == device_data.Kin()
+    bases = {name: base / 1e6 for name in kin if (made := fk.device(name).derivation) and (base := made.base_clock)}
+    assert bases == {"a10": 885, "rtx-4090": 2235}
+    assert pickle.loads(pickle.dumps(fk.device("a10"))).derivation.base_clock == 885e6
+
+
+def test_a_stack_of_a_max_1550():
+    """Intel prints both stacks together, 52 TFLOP/s in fp32 and 839 in bf16; torchtitan takes 1300 MHz for 1600."""
+    stack = fk.device("Intel(R) Data Center GPU Max 1550")
+    for key, card in (("fp32", 52e12), ("bf16", 839e12), ("fp16", 839e12)):
+        assert 2 * stack.peak(key) == pytest.approx(card, rel=0.01)
+        assert stack.derivation.peak(key) == pytest.approx(stack.peak(key), rel=1e-3)
+    assert fk.doctor(tflops_per_device=400, device="max-1550-stack").verdict == "high"  # it was called impossible
+    found = fk.doctor(tflops_per_device=100, device="max-1550-stack", reported="29.34 %")
+    assert found.mfu == pytest.approx(100 / 419.4) and found.explanations[0].name == "340.8 TFLOP/s for the peak"
+
+
 @pytest.mark.parametrize(
     ("name", "printed"), [(name, one) for name, all_ in DRIVERS.items() for one in all_.split("|")]
 )
@@ -474,7 +594,7 @@ def test_ceilings():
 # -- an entry of devices.toml gone wrong ----------------------------------------------------------------------------
 
 ENTRY = {
-    "title": "A card", "vendor": "Somebody", "year": 2026, "sources": ["sheet"], "memory_GB": 16, "bandwidth_GBps": 900,
+    "title": "A card", "vendor": "Somebody", "year": 2026, "family": "c", "product": "card", "sources": ["sheet"], "memory_GB": 16, "bandwidth_GBps": 900,
     "peak_TFLOPs": {"bf16": 100}, "derivation": {"unit": "SM", "units": 50, "clock_MHz": 1000},
     "flops_per_clock": {"bf16": 2048},
 }  # fmt: skip
@@ -509,6 +629,8 @@ def test_a_field_that_is_missing(field):
         ({"highest_clock": 1000}, "highest_clock is not a field; did you mean highest_clock_MHz?"),
         ({"cost": 3}, "cost is not a field; known: title, vendor, year"),
         ({"memory_MiB": 16384}, "memory_MiB and memory_source stand together"),
+        ({"base_clock_MHz": 800}, "base_clock_MHz and base_clock_source stand together"),
+        ({"also_TFLOPs": {"bf16": 90}}, "also_TFLOPs and also_source stand together"),
         ({"link_source": "sheet"}, "link_GBps and link_source stand together"),
         ({"link_GBps": 1, "link_source": "shet"}, "sources: shet is not in [sources]; did you mean sheet?"),
         ({"sources": ["shet"]}, "sources: shet is not in [sources]; did you mean sheet?"),

@@ -130,8 +130,11 @@ class Attention(nn.Module):
     def forward(self, x):
         b, t, _ = x.shape
         q, k, v = (w(x).view(b, t, -1, self.size).transpose(1, 2) for w in (self.q, self.k, self.v))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        y = self.core(q, k, v, is_causal=True, enable_gqa=True)
         return self.o(y.transpose(1, 2).reshape(b, t, -1))
+
+    def core(self, q, k, v, **more):
+        return F.scaled_dot_product_attention(q, k, v, **more)
 
 
 class Up(nn.Module):
@@ -192,6 +195,27 @@ def step(model, tokens):
     out = model(tokens)
     out = out.full_tensor() if hasattr(out, "full_tensor") else out
     F.cross_entropy(out.flatten(0, 1), tokens.flatten()).backward()
+
+
+def again(function):
+    """*function*, computed again in the backward pass, and to its end, as Megatron's checkpoint does; torch's stops once it has what it kept."""
+    from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+
+    def run(*args, **more):
+        with set_checkpoint_early_stop(False):
+            return checkpoint(function, *args, use_reentrant=False, **more)
+
+    return run
+
+
+def recomputed(model, policy):
+    """The model under a recompute policy: of each layer all ("full"), or attention's core ("selective")."""
+    for layer in model.layers:
+        if policy == "full":
+            layer.forward = again(layer.forward)
+        if policy == "selective":
+            layer.attention.core = again(layer.attention.core)
+    return model
 
 
 # -- how it is sharded -----------------------------------------------------------------------------------------------

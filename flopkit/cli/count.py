@@ -13,6 +13,7 @@ from flopkit.cli import options
 from flopkit.conventions import Convention, as_convention
 from flopkit.devices import device
 from flopkit.dtypes import nbytes
+from flopkit.models.caches import cached_bytes
 from flopkit.models.catalogue import any_model
 from flopkit.models.formats import Formats
 from flopkit.models.lora import LoRA
@@ -44,6 +45,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """What ``count`` takes."""
     parser.add_argument("model", help=options.PLACES)
     parser.add_argument("--seq", type=int, help="tokens of a sequence")
+    parser.add_argument(
+        "--source",
+        type=int,
+        help="tokens that the encoder of an encoder-decoder reads, for the cache and decoding (default: as many as --seq)",
+    )
     parser.add_argument("--batch", type=int, default=1, help="sequences or images (default 1)")
     parser.add_argument("--device", help="an accelerator, such as h100-sxm: the least time of a step of decoding on it")
     for side in ("height", "width"):
@@ -83,6 +89,8 @@ def run(asked: argparse.Namespace) -> tuple[Any, Table]:
         model = any_model(asked.model)
     except UnknownTypeError as unknown:
         return _by_transformers(asked, convention, unknown)
+    if asked.source is not None and (asked.train or not isinstance(model, Model) or not model.writes):
+        raise ValueError("--source is for cache and decoding of an encoder-decoder, such as t5-base")
     sizes = _of_images(asked, model) if isinstance(model, ConvNet) else _of_sequences(asked, model)
     sizes["batch"] = asked.batch
     found: dict[str, Any] = {"model": str(model), "convention": str(convention), "answered by": _CLOSED, **sizes}
@@ -135,9 +143,13 @@ def _stored(asked: argparse.Namespace, model: Model | ConvNet) -> Formats:
 
 
 def _cache(asked: argparse.Namespace, model: Model) -> dict[str, Any]:
-    """Bytes of keys and values where each text has as many tokens as asked; states of linear attention are none."""
-    held = model.kv_bytes(context=asked.seq, batch=asked.batch, dtype=model.cache_format(None))
-    return {"KV cache": held, "KV cache a token": ratio(held, asked.batch * asked.seq)}
+    """Bytes of the cache where each text has as many tokens as asked. Those a token are keys and values of the text: states of recurrent layers
+    and an encoder's output are as large at any length, and have rows of their own."""
+    kind, pieces = model.cache_format(None), model.caches(asked.seq, source=asked.source)
+    held = {piece: cached_bytes(numbers, kind, asked.batch) for piece, numbers in pieces.items()}
+    found = {"KV cache": model.kv_bytes(context=asked.seq, batch=asked.batch, dtype=kind, source=asked.source)}
+    found |= {f"KV cache, of it {piece}": held[piece] for piece in ("source", "states") if pieces[piece]}
+    return found | {"KV cache a token": ratio(held["text"], asked.batch * asked.seq)}
 
 
 def _decoding(asked: argparse.Namespace, model: Model | ConvNet) -> dict[str, Any]:
@@ -152,7 +164,9 @@ def _decoding(asked: argparse.Namespace, model: Model | ConvNet) -> dict[str, An
     card, stored = device(asked.device), _stored(asked, model)
     peaks = [each for each in stored.arithmetic() if each in card.dtypes]
     compute = max(peaks, key=card.peak, default="bf16" if "bf16" in card.dtypes else "fp16")
-    bound = decode(model, card, context=asked.seq, batch=asked.batch, weights=stored, compute=compute)
+    bound = decode(
+        model, card, context=asked.seq, batch=asked.batch, weights=stored, compute=compute, source=asked.source
+    )
     found = _cache(asked, model) | {
         "decoding step, at least": bound.seconds,
         "its parts in order, at least": bound.in_order.seconds,
@@ -161,7 +175,9 @@ def _decoding(asked: argparse.Namespace, model: Model | ConvNet) -> dict[str, An
         found["its experts by chance, in order, at least"] = bound.expected.in_order.seconds
     found["tokens a second, at most"] = bound.tokens_per_s
     if bound.available is not None:
-        found["texts that fit at once"] = largest_batch(model, card, context=asked.seq, weights=stored)
+        found["texts that fit at once"] = largest_batch(
+            model, card, context=asked.seq, weights=stored, source=asked.source
+        )
         if not bound.fits:
             both = units.si(bound.memory, "B"), units.si(bound.available, "B")
             found["does not fit"] = f"{both[0]} of weights and cache, {both[1]} of {'usable ' * bound.usable}memory"
@@ -183,7 +199,7 @@ def _by_transformers(asked: argparse.Namespace, convention: Convention, unknown:
     """What transformers' own class does, for a type without a closed form."""
     if find_spec("torch") is None or find_spec("transformers") is None:
         raise unknown
-    for option in ("recompute", "lora", "shards", "device", "height", "width", "weights"):
+    for option in ("recompute", "lora", "shards", "device", "height", "width", "weights", "source"):
         if getattr(asked, option) is not None:
             raise ValueError(f"--{option} needs a closed form: {unknown}")
     made = built(asked.model)

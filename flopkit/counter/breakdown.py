@@ -142,10 +142,15 @@ def by_op(report: Any, sort: str) -> Table:
     return Table(order, caption=f"by operator, convention {report.convention}", formats=FORMATS, columns=columns)
 
 
-def by_module(report: Any, depth: int | None) -> Table:
-    """`Report.by_module`. What no module asked for comes last."""
+def check_depth(depth: Any) -> None:
+    """Refuse what is no number of levels."""
     if depth is not None and (not isinstance(depth, int) or isinstance(depth, bool) or depth < 0):
         raise ValueError(f"depth={depth!r}: must be 0 (the model alone), 1, 2, … or None (all the way)")
+
+
+def by_module(report: Any, depth: int | None) -> Table:
+    """`Report.by_module`. What no module asked for comes last."""
+    check_depth(depth)
     columns = ("module", "flops", "share", *PHASES, "model_flops", "vector_flops", "bytes", "sent")
     rows: dict[str, dict[str, Any]] = {}
     for (path, phase), each in sums(report, lambda part: (part.path, part.phase)).items():

@@ -58,6 +58,8 @@ def formula(op: Any, *, bytes: Callable[..., Any] | None = None) -> Callable[[Ca
     TypeError
         Where *op* is no operator or *bytes* no function, and, when counting, where the result is no number of FLOPs or of
         bytes.
+    ValueError
+        For a name in ``aten::`` or ``prims::`` that this torch does not have.
 
     Notes
     -----
@@ -127,6 +129,7 @@ def _key(op: Any) -> Any:
     if isinstance(op, str):
         if "::" not in op:
             raise TypeError(f"op={op!r}: the name of an operator has its namespace in front, e.g. 'mylib::{op}'")
+        _exists(op)
         return op
     if hasattr(op, "_opoverload"):  # torch.library.custom_op
         return name_of(op._opoverload)
@@ -142,6 +145,17 @@ def _key(op: Any) -> Any:
         f"op={op!r} is no operator: pass torch.ops.mylib.name, what torch.library.custom_op made, a Triton kernel, or 'mylib::name'. "
         "A plain Python function needs no formula: what it calls is counted"
     )
+
+
+def _exists(name: str) -> None:
+    """One of torch's own operators must be there: other libraries may be loaded later."""
+    import torch
+
+    space, _, short = name.partition("::")
+    if space in ("aten", "prims") and not hasattr(getattr(torch.ops, space), short.partition(".")[0]):
+        raise ValueError(
+            f"op={name!r}: torch {torch.__version__} has no such operator, so this formula would never be asked"
+        )
 
 
 def _adapted(key: Any, function: Callable[..., Any], moved: Callable[..., Any] | None) -> Formula:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["BAR", "BAR_OF_TWO_DIGITS", "Fit", "Note", "Window", "bar_of", "fits"]
+__all__ = ["BAR", "BAR_OF_TWO_DIGITS", "Fit", "Window", "bar_of", "fits"]
 
 BAR = 0.05
 """The chance of an accident up to which a mistake explains a number of three digits or more."""
@@ -26,17 +26,15 @@ _USUAL = (0.1, 0.7)
 _MOST = 100_000  # numbers in a range: of more digits than that none is needed
 
 
-Note = tuple[str, float, str]
-
-
 class Window(NamedTuple):
-    """Numbers that a mistake may have made: which one it is, its prior, the middle, how far it reaches, and what was rounded."""
+    """Numbers that a mistake may have made: which one it is, its prior, the middle, how far it reaches, and how the numbers that make it
+    were read or rounded."""
 
     which: int
     prior: float
     middle: float
     reach: float
-    note: Note | None = None
+    note: str = ""
 
 
 class Fit(NamedTuple):

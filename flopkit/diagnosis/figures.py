@@ -48,6 +48,16 @@ class Figure:
         """*half* and *loose* as shares of the number."""
         return self.half / self.value, self.loose / self.value
 
+    @property
+    def loosely(self) -> str:
+        """How it reads where zeros at its end are no digits; empty where they make no difference.
+
+        >>> figure("rate", 400).loosely, figure("rate", "400.0").loosely
+        ('400 read as 395 to 405', '')
+        """
+        low, high = self.value - self.loose, self.value + self.loose
+        return f"{self.value:,.6g} read as {low:,.6g} to {high:,.6g}" if self.loose > self.half * 1.001 else ""
+
 
 def figure(name: str, given: Any, unit: str = "", units: Mapping[str, float] | None = None) -> Figure:
     """Read a number and the digits that it was printed with.

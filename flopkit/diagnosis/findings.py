@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from flopkit import units
+from flopkit.diagnosis.mistakes import Differs
 from flopkit.names import Word
 from flopkit.parallel.gaps import Gap
 from flopkit.tables import Table
@@ -37,11 +38,17 @@ class Explanation:
     mfu : float
         The MFU that would be reported.
     why : str
-        What is done otherwise.
+        How it happens, and the *reading*.
     chance : float
         The chance that it fits by accident: the share of all MFUs, printed with as many
         digits, that this mistake or a more plausible one explains. NaN where nothing is
         reported or where it does not fit.
+    differs : Differs
+        What is done otherwise: ``"nothing"``, ``"work"``, ``"unit"``, ``"peak"``, ``"format"``, ``"device"``, ``"job"`` or ``"several"``.
+    other : str
+        Of a format or a device: which one's peak is taken.
+    reading : str
+        What is assumed of the digits, so that it fits: that zeros at the end of a rate are none, or that a number in between was rounded.
     """
 
     name: str
@@ -49,6 +56,9 @@ class Explanation:
     mfu: float
     why: str
     chance: float = math.nan
+    differs: Differs = Differs.WORK
+    other: str = ""
+    reading: str = ""
 
     def __str__(self) -> str:
         by = "" if math.isnan(self.chance) else f"; by accident {100 * self.chance:.2g} %"
@@ -105,8 +115,6 @@ class Diagnosis:
         reported one by accident."""
         rows = []
         for each in dict.fromkeys((*self.explanations, *self.considered)):
-            if each in self.considered and any(each.name == other.name for other in self.explanations):
-                continue
             row = {"what differs": each.name, "ratio": each.ratio, "MFU": each.mfu}
             by_accident = "" if math.isnan(each.chance) else f"{100 * each.chance:.2g} %"
             rows.append({**row, "explains": "yes" if each in self.explanations else "", "by accident": by_accident})
@@ -124,7 +132,7 @@ class Diagnosis:
             ways = " or ".join(each.name for each in self.explanations)
             return f"{text} {said}, as here. It would be possible with {ways}."
         if self.explanations:
-            return f"{text} {said}, explained by {' or '.join(each.name for each in self.explanations)}."
+            return f"{text} {said}, explained by {' or '.join(map(_named, self.explanations))}."
         by_chance = [each for each in self.near if not math.isnan(each.chance)]
         if by_chance:
             what = f"{units.count(len(by_chance), 'of them')} fit" if len(by_chance) > 1 else "one fits"
@@ -146,6 +154,10 @@ class Diagnosis:
     def _repr_html_(self) -> str:
         gap = "" if self.gap is None else self.gap._repr_html_()
         return self.table()._repr_html_() + gap
+
+
+def _named(each: Explanation) -> str:
+    return f"{each.name} ({each.reading})" if each.reading else each.name
 
 
 def _percent(share: float) -> str:

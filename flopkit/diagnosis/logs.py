@@ -36,7 +36,7 @@ class LogLine:
 
 _KNOWN = (
     "Megatron-LM, torchtitan, NeMo, MaxText, Megatron-Bridge, nanotron, picotron, OLMo-core, llm-foundry, levanter, InternLM, "
-    "gpt-neox, DeepSpeed, Lightning, nanoGPT, nanochat, llm.c, prime-rl, NeMo AutoModel, ms-swift, XTuner, PaddleNLP, transformers' Trainer"
+    "gpt-neox, DeepSpeed, Lightning, nanoGPT, nanochat, llm.c, prime-rl, NeMo AutoModel, ms-swift, XTuner, PaddleNLP, fairseq, metaseq, lingua, transformers' Trainer"
 )
 
 
@@ -45,7 +45,7 @@ def read_log(line: str) -> LogLine:
 
     Known are the lines of Megatron-LM and its forks, Megatron-Bridge, NeMo, torchtitan, MaxText, nanotron, picotron, OLMo-core,
     llm-foundry, levanter, InternLM, gpt-neox, ColossalAI, DeepSpeed (timer and flops profiler), Lightning, nanoGPT, modded-nanogpt,
-    nanochat, llm.c, prime-rl, NeMo-RL, NeMo AutoModel, ms-swift, XTuner, PaddleNLP, MindFormers, transformers' Trainer (also axolotl's and
+    nanochat, llm.c, prime-rl, NeMo-RL, NeMo AutoModel, ms-swift, XTuner, PaddleNLP, MindFormers, fairseq, metaseq, lingua, transformers' Trainer (also axolotl's and
     LLaMA-Factory's), progress bars (``it/s``, ``s/it``), and text whose units say whose the rate is (``3.4k tokens/s/GPU``, ``408 TFLOP/s/GPU``).
 
     Parameters
@@ -63,8 +63,8 @@ def read_log(line: str) -> LogLine:
     Raises
     ------
     ValueError
-        For a line of none of these, for one without a rate, for one of a server, of validation or of data that are loaded, and for a
-        decimal comma.
+        For a line of none of these, for one without a rate, for a rate that may be of all devices or of one (a bare ``tps``), for one of a
+        server, of validation or of data that are loaded, and for a decimal comma.
     TypeError
         For what is no text.
 
@@ -111,12 +111,13 @@ def read_log(line: str) -> LogLine:
                 f"line: {server} serves, and the doctor reads training; flopkit.serving.decode and prefill bound its tokens/s, "
                 "and Model.kv_bytes is its cache"
             )
-    for words in OF_WHOM:
+    for words, unit in OF_WHOM:
         number = _last(words, plain)
         if number is not None:
+            given = number if unit == "tokens/s" else f"{number} {unit}"
             raise ValueError(
-                f"line: {number} tokens/s, and not whether of all devices or of one; give tokens_per_s='{number}' or "
-                f"tokens_per_s_per_device='{number}'"
+                f"line: {number} {unit}, and not whether of all devices or of one; give tokens_per_s='{given}' or "
+                f"tokens_per_s_per_device='{given}'"
             )
     raise ValueError(
         f"line={short(line)}: no rate of a log that is known here ({_KNOWN}); "
@@ -135,13 +136,16 @@ def _read(line: str) -> LogLine | None:
     if served and float(served[1]):  # vLLM with --enable-mfu-metrics
         return LogLine("vLLM", {"tflops_per_device": served[1]})
     for each in FORMATS:
-        found = _of_format(each, line)
+        found = of_format(each, line)
         if found is not None:
             return found
     return None
 
 
-def _of_format(each: Format, line: str) -> LogLine | None:
+def of_format(each: Format, line: str) -> LogLine | None:
+    """What a line says if it is this framework's."""
+    if not re.search(each.known_by, line):
+        return None
     arguments: dict[str, Any] = {}
     for rate in each.rates:
         number = _last(rate.pattern, line)

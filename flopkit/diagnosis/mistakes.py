@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
+from flopkit import device_data
 from flopkit.derivations import number_format
 from flopkit.devices import Device, device as known_device, device_names
+from flopkit.diagnosis.rates import Rate
+from flopkit.names import Word
 
 __all__ = [
     "COMMON",
     "POSSIBLE",
     "RARE",
+    "Differs",
     "Mistake",
     "distinct",
     "in_jobs",
@@ -32,10 +35,24 @@ _LEAST = 1e-3  # rarer pairs explain nothing
 _SAME = 1e-6  # as floats that were multiplied differ
 
 
+class Differs(Word):
+    """What a mistake does otherwise."""
+
+    NOTHING = "nothing"
+    WORK = "work"
+    UNIT = "unit"
+    PEAK = "peak"
+    FORMAT = "format"
+    DEVICE = "device"
+    JOB = "job"
+    SEVERAL = "several"
+
+
 class Mistake(NamedTuple):
     """What is done otherwise, what that multiplies an MFU by, how it happens, and how often that is the case.
 
-    *deeds*: how many things are done otherwise. *peak*: the peak that is divided by.
+    *deeds*: how many things are done otherwise. *peak*: the peak that is divided by. *differs*: what is done otherwise, and *other*: the
+    number format (``Differs.FORMAT``) or the device (``Differs.DEVICE``) whose peak is taken.
     """
 
     name: str
@@ -44,6 +61,8 @@ class Mistake(NamedTuple):
     prior: float = POSSIBLE
     deeds: int = 1
     peak: float | None = None
+    differs: Differs = Differs.WORK
+    other: str = ""
 
 
 def distinct(mistakes: Iterable[Mistake], known: Iterable[float] = (1.0,), near: float = 1e-4) -> list[Mistake]:
@@ -58,21 +77,16 @@ def distinct(mistakes: Iterable[Mistake], known: Iterable[float] = (1.0,), near:
 
 def in_units() -> list[Mistake]:
     """A numerator in another unit than the peak's."""
-    return [
+    found = [
         Mistake("MACs for FLOPs", 0.5, "a multiply-add counts as one, and the peak counts it as two", COMMON / 2),
         Mistake("a multiply-add counted twice", 2.0, "what counts FLOPs already was taken for multiply-adds", RARE),
     ]
+    return [each._replace(differs=Differs.UNIT) for each in found]
 
 
 # -- the peak -------------------------------------------------------------------------------------------------
 
 _DEFAULTS = {"a100-sxm-80gb": 0.15, "h100-sxm": 0.15}  # in nanoGPT and torchtitan's fallback; in nanochat
-_PARTS = {"tpu-v3": "core", "tpu-v7x": "core", "mi250x": "die", "trainium": "core", "inferentia2": "core"}
-# MHz. A10: karpathy/llm.c, pull request 621. RTX 4090: NVIDIA Ada GPU Architecture 2.1, appendix A.
-_BASE_CLOCKS = {"a10": 885, "rtx-4090": 2235}
-
-# TFLOP/s that the maker's own benchmarks divide by: NVIDIA/dgxc-benchmarking, nemotron/README.md.
-_ALSO = {("gb200", "bf16"): 2450, ("gb200", "fp16"): 2450, ("gb200", "fp8"): 4900}
 
 
 def in_peaks(card: Device, dtype: Any, peak: float | None = None) -> list[Mistake]:
@@ -81,8 +95,9 @@ def in_peaks(card: Device, dtype: Any, peak: float | None = None) -> list[Mistak
     *peak*: where the products have several formats, their FLOPs by their ideal time. Then *dtype* holds these formats.
     """
     if peak is not None:
+        why = "some of them are in another format"
         return [
-            Mistake(f"{other} peak for all products", peak / card.peak(other), "some of them are in another format", COMMON)
+            Mistake(f"{other} peak for all products", peak / card.peak(other), why, COMMON, differs=Differs.FORMAT, other=other)
             for other in dict.fromkeys(dtype)
         ]  # fmt: skip
     here, peak = number_format(dtype), card.peak(dtype)
@@ -94,22 +109,22 @@ def in_peaks(card: Device, dtype: Any, peak: float | None = None) -> list[Mistak
     for other in ("fp8", "bf16", "tf32", "fp32"):
         if other in card.dtypes and card.peak(other) != peak:
             why = f"the run's products are in {here}"
-            found.append(Mistake(f"{other} peak for {here}", peak / card.peak(other), why, POSSIBLE if "8" in other or "b" in other else RARE))  # fmt: skip
-    also = _ALSO.get((card.name, here))
+            often = POSSIBLE if other in ("fp8", "bf16") else RARE
+            found.append(Mistake(f"{other} peak for {here}", peak / card.peak(other), why, often, differs=Differs.FORMAT, other=other))  # fmt: skip
+    kin = device_data.kin(card.name)
+    also, who = kin.also.get(here, (None, ""))
     if also is not None:
-        why = "the maker's benchmarks divide by it, and its data sheet prints another dense peak"
-        found.append(Mistake(f"{also:,} TFLOP/s for the peak", peak / also / 1e12, why, COMMON))
+        why = f"{who}, has it, and the data sheet another dense peak"
+        found.append(Mistake(f"{also / 1e12:,.5g} TFLOP/s for the peak", peak / also, why, COMMON))
     around = float(f"{peak:.0e}")
     if also is None and 3e-3 < abs(around / peak - 1) < 0.02:  # 1,000 TFLOP/s for the 989.4 of an H100
         why = "a round number in the peak's place"
         found.append(Mistake(f"{around / 1e12:,.0f} TFLOP/s for the peak", peak / around, why, RARE))
-    part, halved = _part(card.name)
-    if part and halved:
-        found.append(
-            Mistake(f"the chip's peak for a {part}'s", 0.5, f"the rate is that of a {part}, half of the chip", COMMON)
-        )
+    if part := kin.half:
+        why = f"the rate is that of a {part}, half of the chip"
+        found.append(Mistake(f"the chip's peak for a {part}'s", 0.5, why, COMMON))
         found.append(Mistake(f"the chip's rate over a {part}'s peak", 2.0, f"the chip has two {part}s", POSSIBLE))
-    elif part:
+    elif part := kin.halves:
         why = f"what a framework calls a device is a {part}, half of this chip, and so is its rate"
         found.append(Mistake(f"a {part}'s peak for the chip's", 2.0, why, POSSIBLE))
         found.append(Mistake(f"a {part}'s rate over the chip's peak", 0.5, why, POSSIBLE))
@@ -117,57 +132,24 @@ def in_peaks(card: Device, dtype: Any, peak: float | None = None) -> list[Mistak
     if base is not None:
         why = f"nvidia-smi and data sheets print {base / 1e6:,.0f} MHz, too, and the peak belongs to the boost clock"
         found.append(Mistake("peak at the base clock", peak / card.derivation.peak(here, base), why, POSSIBLE))  # type: ignore[union-attr]
-    near = [name for name in device_names() if _family(name) == _family(card.name)]
+    near = [name for name in device_names() if kin.family and device_data.kin(name).family == kin.family]
     others = []
     for name in dict.fromkeys((*_DEFAULTS, *near)):
         other_card = known_device(name)
         if here in other_card.dtypes:
             why = "some programs divide by it whatever runs" if name in _DEFAULTS else "a near name, another peak"
-            others.append(Mistake(f"wrong SKU: peak of {name}", peak / other_card.peak(here), why, _DEFAULTS.get(name, RARE if _chip(name) != _chip(card.name) else POSSIBLE)))  # fmt: skip
+            often = _DEFAULTS.get(name, POSSIBLE if device_data.kin(name).product == kin.product else RARE)
+            others.append(Mistake(f"wrong SKU: peak of {name}", peak / other_card.peak(here), why, often, differs=Differs.DEVICE, other=name))  # fmt: skip
+    found = [each if each.other else each._replace(differs=Differs.PEAK) for each in found]
     return [each._replace(peak=peak / each.ratio) for each in (*found, *distinct(others, near=1e-3))]
 
 
 def _base_clock(card: Device, here: str) -> float | None:
     """The base clock in Hz, where it is known and lies below that of the peak."""
     made_of = card.derivation
-    if made_of is None or here not in made_of.flops_per_clock:
+    if made_of is None or made_of.base_clock is None or here not in made_of.flops_per_clock:
         return None
-    base = getattr(made_of, "base_clock", None) or 1e6 * _BASE_CLOCKS.get(card.name, 0)
-    return base if 0 < base < made_of.own_clock.get(here, made_of.clock) else None
-
-
-def _part(name: str) -> tuple[str, bool]:
-    """What half of a chip is called, where it has two that frameworks call devices; and whether *name* is that half.
-
-    >>> _part("tpu-v3"), _part("h100-sxm")
-    (('core', False), ('', False))
-    """
-    names = {"core": "core", "gcd": "die", "die": "die", "stack": "stack"}
-    ends = name.rpartition("-")[2]
-    if ends in names:
-        return names[ends], True
-    known = device_names()
-    return next((part for end, part in names.items() if f"{name}-{end}" in known), _PARTS.get(name, "")), False
-
-
-def _family(name: str) -> str:
-    """The letters before the first digit: H100, H200 and GH200 are near, and TPUs are.
-
-    >>> _family("h100-sxm"), _family("gb200"), _family("tpu-v4")
-    ('h', 'b', 'tpu')
-    """
-    letters = re.split(r"[\d-]", name.lower(), maxsplit=1)[0]
-    return letters[1:] if letters in ("gb", "gh") else letters
-
-
-def _chip(name: str) -> str:
-    """The chip of a board.
-
-    >>> _chip("h100-sxm"), _chip("rtx-4090"), _chip("tpu-v5p")
-    ('h100', 'rtx-4090', 'tpu-v5p')
-    """
-    found = re.match(r"[a-z-]*\d+[a-z]*", name.lower())
-    return found[0] if found else name.lower()
+    return made_of.base_clock if made_of.base_clock < made_of.own_clock.get(here, made_of.clock) else None
 
 
 # -- the job --------------------------------------------------------------------------------------------------
@@ -191,7 +173,7 @@ def in_jobs(count: int, degrees: Mapping[str, int]) -> list[Mistake]:
                 why = "parallel= says which degrees there are; as many steps of gradient accumulation, forgotten, come to the same"
                 found.append(Mistake(f"tokens by a parallel degree of {degree}", 1 / degree, why, RARE))
                 found.append(Mistake(f"tokens times a parallel degree of {degree}", float(degree), why, RARE))
-    return distinct(found)
+    return distinct(each._replace(differs=Differs.JOB) for each in found)
 
 
 # -- several at once ------------------------------------------------------------------------------------------
@@ -212,23 +194,30 @@ def together(*groups: list[Mistake]) -> Iterator[Mistake]:
             if prior >= _LEAST and all(abs(ratio / other - 1) > _SAME for other in alone):
                 yield Mistake(
                     f"{first.name}, and {second.name}", ratio, f"{first.why}; {second.why}", prior,
-                    first.deeds + second.deeds, second.peak or first.peak,
+                    first.deeds + second.deeds, second.peak or first.peak, Differs.SEVERAL,
                 )  # fmt: skip
 
 
-def ways_out(over: float, card: Device, dtype: Any, count: int, of_one: bool = False) -> Iterator[Mistake]:
-    """What would make a run possible that is *over* times the limit. *of_one*: the rate was given as that of one device."""
+def ways_out(over: float, card: Device, dtype: Any, count: int, rate: Rate) -> Iterator[Mistake]:
+    """What would make a run possible that is *over* times the limit. Tokens/s of a job may be those of a larger one; a rate of one device
+    does not fall with their number, but may be that of all."""
     need = math.ceil(count * over)
-    if of_one and over <= count > 1:
-        why = "they may be those of the whole job"
-        yield Mistake(f"TFLOP/s of all {count:,} devices for one's", 1 / count, why)
-    if not of_one:
+    if not rate.of_one:
         why = "tokens/s may be those of a larger job than count says"
-        yield Mistake(f"per-GPU against per-job: {need:,} devices or more", count / need, why)
-    for name, ratio, _, *_ in in_peaks(card, dtype):
-        if ratio * over <= 1 and " peak for " in name and not name.startswith(("the chip", "a ")):
-            yield Mistake(name.replace(" peak for ", " products and not "), ratio, "a faster number format ran")
-        elif ratio * over <= 1 and name.startswith("wrong SKU"):
-            yield Mistake(name.replace("peak of", "it ran on"), ratio, "a faster device ran")
+        yield Mistake(f"per-GPU against per-job: {need:,} devices or more", count / need, why, differs=Differs.JOB)
+    elif over <= count > 1:
+        why = "they may be those of the whole job"
+        yield Mistake(f"{rate.unit} of all {count:,} devices for one's", 1 / count, why, differs=Differs.JOB)
+    elif count == 1:
+        why = "they may be those of a whole job, of which count says nothing"
+        yield Mistake(f"{rate.unit} of {need:,} devices or more for one's", 1 / need, why, differs=Differs.JOB)
+    for each in in_peaks(card, dtype):
+        if each.ratio * over > 1:
+            continue
+        if each.differs is Differs.FORMAT:
+            name, why = f"{each.other} products and not {number_format(dtype)}", "a faster number format ran"
+            yield each._replace(name=name, why=why)
+        elif each.differs is Differs.DEVICE:
+            yield each._replace(name=f"wrong SKU: it ran on {each.other}", why="a faster device ran")
     if over <= 3:
         yield Mistake("forward passes only", 1 / 3, "inference or evaluation: a training step is three forward passes")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from flopkit.conventions import EXACT, LLM_FOUNDRY, PALM, SIX_N, SIX_N_ACTIVE, Convention
+from flopkit.diagnosis.hybrids import hybrid_flops_per_token
 from flopkit.diagnosis.mistakes import COMMON, POSSIBLE, RARE, Mistake
 from flopkit.models.model import Model
 from flopkit.training.steps import Step
@@ -120,7 +121,7 @@ def in_work(
                     (name, _joined(also, more, other.model(convention) * scale / base, name, why, prior * common))
                 )
     found += _as_gpt(model, sizes, base)
-    found += _as_hybrid(model, sizes, base, 2 if variants else 0)
+    found += _as_hybrid(model, sizes, base / tokens, 2 if variants else 0)
     for divided, degree in (shards or {}).items():
         for convention, also, common in ((_EXACT, "", 0.5), (PALM, _WORK[PALM][0], 1.0), (SIX_N_ACTIVE, "6N", 1.0)):
             by_parameters = {kind: macs for kind, macs in kinds.passes.items() if kind not in _OF_LENGTH}
@@ -292,35 +293,12 @@ def _as_gpt(model: Model, sizes: Mapping[str, Any], base: Any) -> Iterator[tuple
     yield name, full._replace(name=f"{full.name}, and full recompute counted (HFU)", why=f"{full.why}; {_AGAIN}")
 
 
-def _as_hybrid(model: Model, sizes: Mapping[str, Any], base: Any, depths: int) -> Iterator[tuple[str, Mistake]]:
-    """Megatron's formula of hybrids: a Mamba layer twice as wide as the model, its scan at 7 FLOPs an element of the state; half of the
-    scores, no router; with up to so many *depths* of multi-token prediction, each with attention, experts and head."""
-    spaces: list[tuple[Any, Any]] = [
-        (block.mixer, layers)
-        for block, layers in model.blocks
-        if hasattr(block.mixer, "groups") and hasattr(block.mixer, "state")
-    ]
-    others = tuple(
-        (block, layers) for block, layers in model.blocks if not any(block.mixer is mixer for mixer, _ in spaces)
-    )
-    if not spaces or not others or len(others) + len(spaces) != len(model.blocks) or model.encoder is not None:
-        return
-    if any(block.mlp is not None for block, _ in model.blocks if block.mixer is not None):
-        return  # layers of the pattern are a mixer or an MLP
-    d, scans = model.d_model, 0
-    for mixer, layers in spaces:
-        scans += layers * (
-            2 * d * (4 * d + 2 * mixer.groups * mixer.state + mixer.heads) + 14 * d * mixer.state + 4 * d * d
-        )
-    attention = next((block for block, _ in others if block.mixer is not None), None)
-    experts = next((block for block, _ in others if block.mixer is None), None)
-    for depth in range(1 + (depths if attention and experts else 0)):
-        again = ((attention, depth), (experts, depth)) if depth else ()
-        bare = replace(model, blocks=(*others, *again))
-        kinds = _Kinds.of(bare, sizes, "all")
-        flops = kinds.model(_work("half, no router", router=0, **_HALF)) + kinds.tokens * (
-            3 * scans + 6 * depth * d * model.vocab
-        )
+def _as_hybrid(model: Model, sizes: Mapping[str, Any], a_token: Any, depths: int) -> Iterator[tuple[str, Mistake]]:
+    """Megatron's formula of hybrids, over EXACT's FLOPs *a_token*, with up to so many *depths* of multi-token prediction."""
+    for depth in range(1 + depths):
+        theirs = hybrid_flops_per_token(model, sizes, depth)
+        if theirs is None:
+            return
         name, why = (
             "Megatron's hybrid layers",
             "a Mamba layer counts as twice as wide as the model, half of the scores, and no router",
@@ -330,7 +308,7 @@ def _as_hybrid(model: Model, sizes: Mapping[str, Any], base: Any, depths: int) -
                 f"{name}, with {depth} of multi-token prediction",
                 f"{why}; each has attention, experts and the head once more",
             )
-        yield name, Mistake(name, float(flops / base), why, 0.05 if depth else 0.15)
+        yield name, Mistake(name, float(theirs / a_token), why, 0.05 if depth else 0.15)
 
 
 def _changed(value: Any, change: Any) -> Any:

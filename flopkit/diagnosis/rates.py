@@ -70,12 +70,21 @@ class Rate:
         zeros at the end of whole numbers as digits, and without them.
     words : str
         What was given.
+    loosely : str
+        How its numbers read where zeros at their end are no digits; empty where they have none.
+    of_one : bool
+        It was given as that of one device, which the number of devices does not change.
+    unit : str
+        What was given, in words.
     """
 
     tokens: float | None
     flops: float | None
     errors: tuple[float, float]
     words: str
+    loosely: str = ""
+    of_one: bool = False
+    unit: str = "tokens/s"
 
 
 def rate_of(given: Mapping[str, Any], count: int, a_sequence: float | None) -> Rate:
@@ -97,14 +106,14 @@ def rate_of(given: Mapping[str, Any], count: int, a_sequence: float | None) -> R
             raise ValueError(
                 f"tflops_per_device={short(value)}: is in 10¹² FLOP/s; {short(value)} FLOP/s are {found.value / 1e12:g}"
             )
-        return Rate(
-            None, found.value * 1e12, found.errors, f"{found.value:,.6g} TFLOP/s a device, as its log counts them"
-        )
+        words = f"{found.value:,.6g} TFLOP/s a device, as its log counts them"
+        return Rate(None, found.value * 1e12, found.errors, words, found.loosely, of_one=True, unit="TFLOP/s")
     if which.startswith("tokens_per_s"):
         return _of_tokens(which, value, count, a_sequence)
     if which == "step_seconds":
         per = _has(value, _STEPS)
         took = figure(which, value, "steps/s", _STEPS) if per else figure(which, value, "seconds", _TIMES)
+        loosely = took.loosely
         took = Figure(1 / took.value, took.half / took.value**2, took.loose / took.value**2) if per else took
         batch = number("global_batch", there["global_batch"])
         if a_sequence is None:
@@ -112,12 +121,14 @@ def rate_of(given: Mapping[str, Any], count: int, a_sequence: float | None) -> R
                 "seq= is missing, the tokens of a sequence, of which global_batch= says how many a step has"
             )
         words = f"{batch:,} sequences in {took.value:,.6g} s"
-        return Rate(batch * a_sequence / took.value, None, took.errors, words)
+        return Rate(batch * a_sequence / took.value, None, took.errors, words, loosely)
     tokens = figure(which, value, "tokens", {"tokens": 1.0})
     hours = figure("device_hours", there["device_hours"], "hours", _HOURS)
     errors = (tokens.errors[0] + hours.errors[0], tokens.errors[1] + hours.errors[1])
     words = f"{tokens.value:,.6g} tokens in {hours.value:,.6g} device hours"
-    return Rate(tokens.value / (hours.value * 3600) * count, None, errors, words)
+    loosely = " and ".join(filter(None, (tokens.loosely, hours.loosely)))
+    rate = tokens.value / (hours.value * 3600) * count
+    return Rate(rate, None, errors, words, loosely, of_one=True, unit="hours")
 
 
 def _of_tokens(which: str, value: Any, count: int, a_sequence: float | None) -> Rate:
@@ -130,11 +141,13 @@ def _of_tokens(which: str, value: Any, count: int, a_sequence: float | None) -> 
     many, a_device = (count, " a device" if count > 1 else "") if one else (1, "")
     if not _has(value, _SAMPLES):
         found = figure(which, value, "tokens/s", _TOKENS | _OF_ONE)
-        return Rate(found.value * many, None, found.errors, f"{found.value:,.6g} tokens/s{a_device}")
+        words = f"{found.value:,.6g} tokens/s{a_device}"
+        return Rate(found.value * many, None, found.errors, words, found.loosely, one)
     if a_sequence is None:
         raise TypeError(f"seq= is missing, the tokens of a sequence, of which {which}={short(value)} says how many")
     found = figure(which, value, "samples/s", _SAMPLES)
-    return Rate(found.value * many * a_sequence, None, found.errors, f"{found.value:,.6g} sequences/s{a_device}")
+    words = f"{found.value:,.6g} sequences/s{a_device}"
+    return Rate(found.value * many * a_sequence, None, found.errors, words, found.loosely, one, "sequences/s")
 
 
 def _has(value: Any, units: Mapping[str, float]) -> bool:

@@ -9,10 +9,10 @@ from typing import Any
 
 from flopkit import units
 from flopkit.devices import Device
-from flopkit.diagnosis.chance import Note, Window, bar_of, fits
+from flopkit.diagnosis.chance import Window, bar_of, fits
 from flopkit.diagnosis.figures import Reported, reported_share
 from flopkit.diagnosis.findings import HIGH, Credibility, Diagnosis, Explanation
-from flopkit.diagnosis.mistakes import COMMON, Mistake, in_jobs, in_peaks, in_units, together, ways_out
+from flopkit.diagnosis.mistakes import COMMON, Differs, Mistake, in_jobs, in_peaks, in_units, together, ways_out
 from flopkit.diagnosis.numerators import in_work
 from flopkit.diagnosis.rates import Rate, rate_of, sizes_of
 from flopkit.models.catalogue import load, model_names, the_model
@@ -65,42 +65,45 @@ class OfFlops:
     def windows(self, mistakes: list[Mistake], step: float) -> Iterator[Window]:
         """The numbers that mistakes make, by the digits of the rate, and where a number in between was rounded."""
         exact, loose = self.rate.errors
-        readings = [(1.0, exact)] if loose <= exact * 1.001 else [(0.7, exact), (0.3, loose)]
+        loosely = f"{self.rate.loosely}, zeros at the end being no digits"
+        readings = [(1.0, exact, "")] if loose <= exact * 1.001 else [(0.7, exact, ""), (0.3, loose, loosely)]
         for which, each in enumerate(mistakes):
             made = float(self.mfu) * each.ratio
-            for weight, error in readings:
-                yield Window(which, each.prior * weight, made, made * (error + _PEAK))
+            for weight, error, note in readings:
+                yield Window(which, each.prior * weight, made, made * (error + _PEAK), note)
             if each.prior >= 5e-3:
                 for common, rounded, note in self._rounded(each, made):
                     if abs(rounded / made - 1) > _PEAK and abs(rounded - made) > step / 4:
                         yield Window(which, min(each.prior, 1.0) * common, rounded, rounded * _PEAK, note)
 
-    def _rounded(self, each: Mistake, made: float) -> Iterator[tuple[float, float, Note]]:
+    def _rounded(self, each: Mistake, made: float) -> Iterator[tuple[float, float, str]]:
         """What comes of a number in between that was rounded: how common that is, the MFU, and which number."""
         peak = each.peak or self.peak
         for digits, common in ((3, 0.2), (2, 0.01)):
             rate = _round(made * peak, digits)
-            yield common, rate / peak, ("by way of", rate, "FLOP/s")
+            yield common, rate / peak, f"by way of {units.si(rate, 'FLOP/s')}, rounded"
             other = _round(peak, digits)
             if abs(other / peak - 1) < 3e-3:
-                yield common, made * peak / other, ("over", other, "FLOP/s")
+                yield common, made * peak / other, f"over {units.si(other, 'FLOP/s')}, rounded"
 
     def diagnosis(self, reported: Any) -> Diagnosis:
         said = None if reported is None else reported_share(reported, self.peak)
         groups = self.mistakes()
         if said is not None and said.of_rate:
             groups[1] = []  # FLOP/s are divided by no peak
-        none = Mistake("no mistake", 1.0, "counted as here, over the dense peak", _NONE, 0)
+        none = Mistake("no mistake", 1.0, "counted as here, over the dense peak", _NONE, 0, differs=Differs.NOTHING)
         single = [each for group in groups for each in group if each.deeds == 1]
         found: list[Explanation] = []
         near: list[Explanation] = []
         if said is not None:
             found, near = self._explained([none, *together(*groups)], said)
-        if self.over > 1 and (said is None or (found and found[0].name == none.name)):
-            ways = ways_out(self.over, self.card, self._format(), self.count, of_one=self.rate.tokens is None)
+        if self.over > 1 and (said is None or (found and found[0].differs is Differs.NOTHING)):
+            ways = ways_out(self.over, self.card, self._format(), self.count, self.rate)
             found = [self._explanation(each) for each in ways][:_MOST]
         target = said.share if said else float(self.mfu)
-        considered = sorted(map(self._explanation, single), key=lambda each: abs(math.log(each.mfu / target)))
+        explained = {(each.name, each.ratio): each for each in found}
+        alone = (explained.get((each.name, float(each.ratio))) or self._explanation(each) for each in single)
+        considered = sorted(alone, key=lambda each: abs(math.log(each.mfu / target)))
         verdict = (
             Credibility.IMPOSSIBLE if self.over > 1 else Credibility.HIGH if self.mfu > HIGH else Credibility.POSSIBLE
         )
@@ -113,15 +116,15 @@ class OfFlops:
     def _format(self) -> Any:
         return self.dtype
 
-    def _explanation(self, each: Mistake, chance: float = math.nan, note: Note | None = None) -> Explanation:
-        why = f"{each.why}; {note[0]} {units.si(note[1], note[2])}, rounded" if note else each.why
-        return Explanation(each.name, float(each.ratio), float(self.mfu * each.ratio), why, chance)
+    def _explanation(self, each: Mistake, chance: float = math.nan, note: str = "") -> Explanation:
+        made, why = float(self.mfu * each.ratio), f"{each.why}; {note}" if note else each.why
+        return Explanation(each.name, float(each.ratio), made, why, chance, each.differs, each.other, note)
 
     def _explained(self, mistakes: list[Mistake], said: Reported) -> tuple[list[Explanation], list[Explanation]]:
         windows = list(self.windows(mistakes, said.step))
         if said.share > 1:
             mistakes, windows = self._cumulative(mistakes, windows, said)
-        best: dict[int, tuple[float, Note | None]] = {}
+        best: dict[int, tuple[float, str]] = {}
         for window, chance in fits(windows, said.share, said.step):
             best.setdefault(window.which, (chance, window.note))
         bar = bar_of(said.step)
@@ -240,7 +243,7 @@ class OfModel(OfFlops):
             groups = super().mistakes()
             more = float(self.step.hardware_flops / self.step.model_flops)
             groups[0] = groups[0][:3] + (
-                [Mistake("executed FLOPs (HFU)", more, "recompute is counted", COMMON)] if more > 1.0001 else []
+                [Mistake("executed FLOPs (HFU)", more, self._again(), COMMON)] if more > 1.0001 else []
             )
         else:
             groups = [self._work(), [], in_units(), []]
@@ -248,6 +251,13 @@ class OfModel(OfFlops):
         groups[1] = in_peaks(self.card, self.formats if several else self.formats[0], self.peak if several else None)
         groups[3] = in_jobs(self.count, self.degrees)
         return groups
+
+    def _again(self) -> str:
+        """What is executed beyond the FLOPs of the model."""
+        policy = self.step.checkpointed.flops > 0
+        return (
+            "recompute is counted" if policy else "flash attention's backward computes the scores again, which counts"
+        )
 
     def _work(self) -> list[Mistake]:
         shards = {"tensor parallelism": self.degrees["tensor"]} if "tensor" in self.degrees else {}
@@ -265,13 +275,13 @@ class OfModel(OfFlops):
             return list(found)
         return in_work(self.one, self.sizes, shards=shards, variants=variants, **how)
 
-    def _rounded(self, each: Mistake, made: float) -> Iterator[tuple[float, float, Note]]:
+    def _rounded(self, each: Mistake, made: float) -> Iterator[tuple[float, float, str]]:
         yield from super()._rounded(each, made)
         if self.rate.tokens is not None and each.deeds <= 2:
             a_token = self.step.flops_per_token * made / float(self.mfu) * (each.peak or self.peak) / self.peak
             for digits, common in ((3, 0.1), (2, 0.01), (1, 0.005)):
                 rounded = _round(a_token, digits)
-                yield common, made * rounded / a_token, ("by way of a token's", rounded, "FLOPs")
+                yield common, made * rounded / a_token, f"by way of a token's {units.si(rounded, 'FLOPs')}, rounded"
 
 
 @lru_cache(maxsize=16)

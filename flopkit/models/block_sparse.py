@@ -89,9 +89,8 @@ class BlockSparseAttention(Attention):
             each = exact_div(kinds[name], visible)
             return {name: each * seen, rest: each * (positions - seen)}
 
-        unread = (
-            run.batch * (run.kv - minimum(run.kv, run.q * self.chosen * self.block)) * self.kv_heads * 2 * self.head_dim
-        )
+        rows = run.batch * (run.kv - minimum(run.kv, run.q * self.chosen * self.block)) * self.kv_heads
+        unread = rows * 2 * self.head_dim
         cost = replace(
             core.cost, macs_by_kind=split(macs, "scores", "hidden"), vector_by_kind=split(vector, "softmax", "hidden_softmax"),
             bytes=core.cost.bytes - nbytes(unread, run.dtype),
@@ -102,6 +101,7 @@ class BlockSparseAttention(Attention):
             cost,
             run.tokens,
             cache=core.cache - unread,
+            cached=tuple((role, numbers - rows * self.head_dim) for role, numbers in core.cached),
             formula=core.formula,
             flash_dim=self.head_dim,
             **flow,
@@ -109,6 +109,7 @@ class BlockSparseAttention(Attention):
 
     def _indexer(self, run: Run, d_model: Any) -> list[Part]:
         tokens, heads, dim = run.tokens, self.index_heads, self.index_dim
+        keys = run.batch * run.kv * dim
         visible, positions = pairs_of(run, "causal")
         each = heads * dim
         width = minimum(self.rotary, dim)
@@ -124,7 +125,7 @@ class BlockSparseAttention(Attention):
             part("index_q_norm", rms_norm(tokens=tokens * heads, d=dim, dtype=run.dtype), tokens, role="norm", **alone),
             part("index_k_norm", rms_norm(tokens=tokens, d=dim, dtype=run.dtype), tokens, role="norm", **alone),
             part("index_rotary", turned, tokens, **alone),
-            Part(scores, cache=run.batch * run.kv * dim, formula=f"2·pairs·{heads}·{dim}", **alone),
+            Part(scores, cache=keys, cached=(("index", keys),), formula=f"2·pairs·{heads}·{dim}", **alone),
         ]
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:

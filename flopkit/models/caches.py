@@ -10,7 +10,7 @@ from flopkit.arithmetic import minimum, same, total
 from flopkit.models.storage import nbytes, stored
 from flopkit.names import hint, plain
 
-__all__ = ["CACHES", "CacheFormat", "Rows", "cache_format", "cached_bytes", "merged", "seen_rows"]
+__all__ = ["CACHES", "CacheFormat", "Rows", "cache_format", "cached_bytes", "merged", "of_states", "seen_rows"]
 
 CACHES = {
     "keys": "keys of attention",
@@ -18,12 +18,14 @@ CACHES = {
     "latent": "latents of latent attention",
     "rope": "its keys with a position",
     "index": "keys of an indexer",
-    "rest": "what has no format of its own: states, compressed rows",
+    "states": "states of recurrent layers, and the last inputs of their convolutions",
+    "rest": "what has no format of its own, but for states: compressed rows",
 }
-"""What a format of the cache can be given for."""
+"""What a format of the cache can be given for. One name for the whole cache, and ``"rest"``, leave states in bf16, as engines do
+(vLLM's ``--kv-cache-dtype``, llama.cpp's ``--cache-type-k``): these are of another format only where ``"states"`` says so."""
 
 CacheFormat: TypeAlias = dtypes.DType | Mapping[str, Any]
-"""The format of a cache: one name for all, a name by role such as
+"""The format of a cache: one name for all but states, a name by role such as
 ``{"keys": "q8_0", "values": "q4_0"}``, or ``"fp8_ds_mla"``."""
 
 Rows: TypeAlias = Callable[[Any, Any], Any]
@@ -86,10 +88,26 @@ def cached_bytes(numbers: Mapping[str, Any], kind: Any, times: Any = 1) -> Any:
 
     >>> cached_bytes({"latent": 512, "rope": 64}, cache_format("fp8_ds_mla")), cached_bytes({"keys": 3}, "int4")
     (656, 2)
+    >>> cached_bytes({"keys": 3, "states": 5}, "fp8"), cached_bytes({"keys": 3, "states": 5}, {"rest": "fp8", "states": "fp32"})
+    (13, 23)
     """
+    if "states" in numbers:
+        others = {role: each for role, each in numbers.items() if role != "states"}
+        states = nbytes(times * numbers["states"], of_states(kind))
+        return total([cached_bytes(others, kind, times), states]) if others else states
     if not isinstance(kind, Mapping):
         return nbytes(times * total(numbers.values()), kind)
+    kind = {role: each for role, each in kind.items() if role != "states"}
     first, *others = kind.values()
     if all(same(first, each) for each in others):
         return nbytes(times * total(numbers.values()), first)
     return total(nbytes(times * each, kind.get(role, kind["rest"])) for role, each in numbers.items())
+
+
+def of_states(kind: Any) -> Any:
+    """The format of states in a cache of this *kind*.
+
+    >>> of_states("fp8"), of_states(cache_format({"rest": "fp8"})), of_states(cache_format({"states": "fp32"}))
+    ('bf16', 'bf16', 'fp32')
+    """
+    return kind.get("states", _PLAIN) if isinstance(kind, Mapping) else _PLAIN

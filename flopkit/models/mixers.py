@@ -128,7 +128,12 @@ class Attention(Branch):
     def cached(self, context: Any, rows: Rows = seen_rows) -> dict[str, Any]:
         """Numbers in the cache for a sequence of *context* tokens: keys and values of
         those that are still seen, at most a window or a chunk of them."""
-        return {} if self.reused else dict(self._of(rows(context, self.window if self.chunk is None else self.chunk)))
+        return {} if self.reused else dict(self._of(rows(context, self._most)))
+
+    @property
+    def _most(self) -> Any:
+        """How many tokens the cache keeps at most; None: all, as of an encoder's output."""
+        return None if self.cross else self.window if self.chunk is None else self.chunk
 
     def _of(self, tokens: Any) -> tuple[tuple[str, Any], ...]:
         """Keys and values of so many tokens."""
@@ -149,7 +154,7 @@ class Attention(Branch):
         heads, kv_heads, head_dim, v_head_dim = self.heads, self.kv_heads, self.head_dim, self.of_values
         kv = run.encoded if self.cross else run.kv
         # tokens that get keys and values here
-        fresh = run.tokens if not self.cross else 0 if run.decode else run.batch * run.encoded
+        fresh = run.tokens if not self.cross else run.batch * run.encoded if run.encodes else 0
         fresh = 0 if self.reused else fresh
         source = ("encoded",) if self.cross else ("input",)
         gate = () if is_zero(self.gate) else ("gate",)
@@ -184,8 +189,7 @@ class Attention(Branch):
         if extra:
             core = replace(core, params_by_role=extra)
         seen = "batch·q·kv" if mask == "full" and run.documents is None else "pairs"
-        limit = None if self.cross else self.window if self.chunk is None else self.chunk
-        cached = self._of(run.batch * seen_rows(kv, limit))
+        cached = self._of(run.batch * seen_rows(kv, self._most))
         cache = total(numbers for _, numbers in cached)
         formula = f"2·{seen}·{heads}·" + (
             f"2·{head_dim}" if self.v_head_dim is None else f"({head_dim} + {v_head_dim})"

@@ -71,6 +71,9 @@ class Run:
         Whether it is a step of decoding: latent attention runs on the latents
         themselves, a state takes one token after another, and keys and values of the
         encoder's output lie in the cache.
+    prefixed : bool, optional
+        Whether earlier tokens of each text lie in the cache and, as these have seen the
+        encoder's output, its keys and values, too.
     encoded : Any, optional
         Tokens of the encoder's output that cross-attention sees; None where there is
         none.
@@ -93,6 +96,7 @@ class Run:
     kv: Any
     causal: bool = True
     decode: bool = False
+    prefixed: bool = False
     encoded: Any = None
     dtype: Any = "bf16"
     capacity: Any = None
@@ -116,9 +120,14 @@ class Run:
         return self.batch if self.documents is None else self.batch * self.documents.count
 
     @property
+    def encodes(self) -> bool:
+        """Whether the encoder runs: its keys and values do not lie in the cache."""
+        return not (self.decode or self.prefixed)
+
+    @property
     def of_encoder(self) -> Run:
         """What goes through the encoder."""
-        return Run(self.batch, self.encoded, self.encoded, causal=False, dtype=self.dtype, documents=self.documents)
+        return replace(self, q=self.encoded, kv=self.encoded, causal=False, encoded=None)
 
     @property
     def reach(self) -> Any:

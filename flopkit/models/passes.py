@@ -20,7 +20,9 @@ from flopkit.models.patches import patched
 from flopkit.models.stack import Stack
 from flopkit.sizes import offence
 
-__all__ = ["Made", "layer", "one", "through", "token"]
+__all__ = ["ENCODER", "Made", "layer", "one", "through", "token"]
+
+ENCODER = "encoder, "  # before the names of its parts
 
 
 def token(model: Stack) -> Cost:
@@ -31,8 +33,7 @@ def token(model: Stack) -> Cost:
 def one(model: Stack) -> Run:
     """One token, or one image."""
     seq = 1 if model.patches is None else model.patches.tokens or model.patches.group
-    frames = None if model.encoder is None else model.encoder.frames
-    return Run(1, seq, seq, causal=model.causal, encoded=seq if frames is None else frames.tokens)
+    return Run(1, seq, seq, causal=model.causal, encoded=model.encoded(seq))
 
 
 def through(
@@ -44,7 +45,7 @@ def through(
     *lora*: adapters that stand in the layers. *entered*: whether the run is a stream
     already, so that nothing stands before the layers.
     """
-    found = [] if model.encoder is None or run.decode else _encoded(model, run)
+    found = [] if model.encoder is None or not run.encodes else _encoded(model, run)
     if not entered:
         found += _entered(model, run)
     made = Made()
@@ -188,7 +189,12 @@ def _encoded(model: Stack, run: Run) -> list[Part]:
     found = through(model.encoder, run.of_encoder)
     if found[0].role == "table":
         found[0] = found[0]._replace(cost=replace(found[0].cost, params_by_role={}))  # the decoder's table
-    return [each._replace(cost=each.cost.named(f"encoder, {each.cost.name}")) for each in found]
+    return [_uncached(each)._replace(cost=each.cost.named(f"{ENCODER}{each.cost.name}")) for each in found]
+
+
+def _uncached(each: Part) -> Part:
+    """A part of an encoder, which reads all its tokens at once and leaves none of its own keys and values in a cache."""
+    return each._replace(cache=0, cached=(), inside=tuple(_uncached(part) for part in each.inside))
 
 
 def _head(model: Stack, run: Run, tokens: Any) -> list[Part]:

@@ -73,10 +73,11 @@ def written_out(kernel: str, what: str) -> None:
         )
 
 
-def moved(mixer: Any, run: Run) -> Any:
-    """Numbers of the cache that a pass moves: it writes all of them and, where tokens
-    came before, reads the states, too."""
-    return run.batch * (mixer.held(run.kv) + where(run.kv > run.q, mixer.states, 0))
+def moved(mixer: Any, run: Run) -> dict[str, Any]:
+    """Numbers of the cache that a pass moves, and that they are states: it writes all of
+    them and, where tokens came before, reads the states, too."""
+    numbers = run.batch * (mixer.held(run.kv) + where(run.kv > run.q, mixer.states, 0))
+    return {"cache": numbers, "cached": (("states", numbers),)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +119,7 @@ class GatedDelta(Branch):
     def cached(self, context: Any, rows: Rows = seen_rows) -> dict[str, Any]:
         """Numbers in the cache, however long the sequence: the states, and the last
         inputs of the convolution."""
-        return {"rest": self.states + self.conv * self._channels}
+        return {"states": self.states + self.conv * self._channels}
 
     @property
     def states(self) -> Any:
@@ -143,7 +144,7 @@ class GatedDelta(Branch):
             *self._by_way("decay", run, d_model, self.decay_rank, self.heads * self.k_dim),
             *self._by_way("gate", run, d_model, self.gate_rank, values),
             convolved(run, self._channels, self.conv, False),
-            part("gated_delta", core, run.tokens, cache=moved(self, run), formula="gated delta rule", **CORE),
+            part("gated_delta", core, run.tokens, **moved(self, run), formula="gated delta rule", **CORE),
             part("gated_norm", norm, run.tokens, **NORM | {"split": "shared"}),  # one weight for all heads
             project("out_proj", run, values, d_model, **OUT),
         ]
@@ -233,7 +234,7 @@ class StateSpace(Branch):
     def cached(self, context: Any, rows: Rows = seen_rows) -> dict[str, Any]:
         """Numbers in the cache, however long the sequence: the states, and the last
         inputs of the convolution."""
-        return {"rest": self.states + self.conv * self._channels}
+        return {"states": self.states + self.conv * self._channels}
 
     @property
     def states(self) -> Any:
@@ -253,7 +254,7 @@ class StateSpace(Branch):
         return [
             project("in_proj", run, d_model, inner + self._channels + self.heads, self.bias, **IN),
             convolved(run, self._channels, self.conv, self.conv_bias),
-            part("state_space", core, run.tokens, cache=moved(self, run), formula="state space, Mamba-2", **CORE),
+            part("state_space", core, run.tokens, **moved(self, run), formula="state space, Mamba-2", **CORE),
             *([norm] if self.normed else []),
             project("out_proj", run, inner, d_model, self.bias, **OUT),
         ]

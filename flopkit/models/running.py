@@ -99,8 +99,8 @@ class Running(Stack):
 
     def layer(self, kind: int = 0, *, seq: Size, batch: Size = 1, dtype: DType = "bf16") -> Cost:
         """One layer of a *kind*, a place in ``blocks``, by its parts."""
-        encoded = self._encoded(seq)
-        run = Run(size("batch", batch), size("seq", seq), seq, causal=self.causal, encoded=encoded, dtype=dtype)
+        seq = size("seq", seq)
+        run = Run(size("batch", batch), seq, seq, causal=self.causal, encoded=self.encoded(seq), dtype=dtype)
         return Cost.total("layer", (each.cost for each in passes.layer(self, self.blocks[kind][0], run)))
 
     def table(self, *, seq: Size | None = None, batch: Size = 1, dtype: DType = "bf16", lengths: Any = None) -> Table:
@@ -177,9 +177,5 @@ class Running(Stack):
             raise ValueError(
                 f"lengths={short(lengths)}: each text of {self.name} has sound of its own, of one length; give seq=, or a call for each text"
             )
-        encoded = None if self.encoder is None else self._encoded(seq)
+        encoded = self.encoded(seq)
         return Run(batch, seq, seq, causal=self.causal, encoded=encoded, dtype=dtype, documents=documents)
-
-    def _encoded(self, seq: Any) -> Any:
-        """Tokens of the encoder's output: as many as the decoder has, where sound does not say it."""
-        return seq if self.encoder is None or self.encoder.frames is None else self.encoder.frames.tokens

@@ -59,7 +59,7 @@ class SelectiveScan(Branch):
 
     def cached(self, context: Any, rows: Rows = seen_rows) -> dict[str, Any]:
         """Numbers in the cache, however long the sequence: the states, and the last inputs of the convolution."""
-        return {"rest": self.states + self.conv * self.channels}
+        return {"states": self.states + self.conv * self.channels}
 
     @property
     def states(self) -> Any:
@@ -89,7 +89,7 @@ class SelectiveScan(Branch):
                 "selective_scan",
                 core,
                 run.tokens,
-                cache=moved(self, run),
+                **moved(self, run),
                 formula=f"2·tokens·{self.channels}·{self.state}",
                 **CORE,
             ),
@@ -137,7 +137,7 @@ class ShortConv(Branch):
 
     def cached(self, context: Any, rows: Rows = seen_rows) -> dict[str, Any]:
         """Numbers in the cache, however long the sequence: the last inputs of the convolution."""
-        return {"rest": self.conv * self.channels}
+        return {"states": self.conv * self.channels}
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         def gate(name: str, makes: str) -> Part:
@@ -148,7 +148,7 @@ class ShortConv(Branch):
         return [
             project("in_proj", run, d_model, 3 * self.channels, self.bias, **IN),
             gate("gate_in", "mixed"),
-            convolved(run, self.channels, self.conv, self.bias)._replace(cache=moved(self, run)),
+            convolved(run, self.channels, self.conv, self.bias)._replace(**moved(self, run)),
             gate("gate_out", "heads"),
             project("out_proj", run, self.channels, d_model, self.bias, **OUT),
         ]
@@ -191,7 +191,7 @@ class LightningAttention(Branch):
 
     def cached(self, context: Any, rows: Rows = seen_rows) -> dict[str, Any]:
         """Numbers in the cache, however long the sequence: the states."""
-        return {"rest": self.states}
+        return {"states": self.states}
 
     @property
     def states(self) -> Any:
@@ -206,7 +206,7 @@ class LightningAttention(Branch):
         return [
             project("in_proj", run, d_model, 3 * inner, **IN),
             part("silu", act, run.tokens, reads=("mixed",), makes=("mixed",), split="inner"),
-            part("lightning", core, run.tokens, cache=moved(self, run), formula="lightning attention", **CORE),
+            part("lightning", core, run.tokens, **moved(self, run), formula="lightning attention", **CORE),
             part(
                 "heads_norm",
                 rms_norm(tokens=run.tokens, d=inner, dtype=run.dtype),
@@ -272,7 +272,7 @@ class GatedRecurrence(Branch):
 
     def cached(self, context: Any, rows: Rows = seen_rows) -> dict[str, Any]:
         """Numbers in the cache, however long the sequence: the states, and the inputs of the convolution before the next one."""
-        return {"rest": self.states + (self.conv - 1) * self.channels}
+        return {"states": self.states + (self.conv - 1) * self.channels}
 
     @property
     def states(self) -> Any:
@@ -306,7 +306,7 @@ class GatedRecurrence(Branch):
             convolved(run, self.channels, self.conv, True),
             *gate("input_gate"),
             *gate("recurrent_gate"),
-            element("recurrence", 9, 3, self.channels, makes=("heads",))._replace(cache=moved(self, run)),
+            element("recurrence", 9, 3, self.channels, makes=("heads",))._replace(**moved(self, run)),
             element("gated", 1, 2, reads=("gate", "heads"), makes=("heads",)),
             project("out_proj", run, self.channels, d_model, True, **OUT),
         ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from flopkit.arithmetic import exact_div, total
+from flopkit.arithmetic import exact_div, is_zero, same, total
 from flopkit.models.alternating import AlternatingUpdates
 from flopkit.models.blocks import Block, Frames, Patches
 from flopkit.models.ends import Dense, End, Gated, Newline
@@ -15,7 +15,7 @@ from flopkit.models.heads import HEADS, Head
 from flopkit.models.per_layer import LayerInputs
 from flopkit.models.streams import HyperConnections
 from flopkit.models.waves import Waves
-from flopkit.sizes import Count, Flag, Size, check_fields, choice, number, size
+from flopkit.sizes import Count, Flag, Size, check_fields, choice, number, offence, size
 
 __all__ = ["Stack"]
 
@@ -137,6 +137,58 @@ class Stack:
     def layers(self) -> Any:
         """How many layers there are, without those of the encoder."""
         return total(layers for _, layers in self.blocks)
+
+    def encoded(self, seq: Any, source: Any = None) -> Any:
+        """Tokens of the encoder's output, which the decoder sees beside *seq* tokens of its own: those of sound, whose
+        length is fixed; else *source*, what is asked for; else as many as *seq*. None: there is no encoder.
+
+        Raises
+        ------
+        ValueError
+            For *source* where there is no encoder, where sound has another length, and above a table of positions.
+
+        Examples
+        --------
+        >>> from flopkit import load
+        >>> load("whisper-large-v3").encoded(4), load("t5-base").encoded(4), load("t5-base").encoded(4, source=512)
+        (1500, 4, 512)
+        """
+        if self.encoder is None:
+            if source is not None:
+                raise ValueError(f"source={source}: {self.name} has no encoder; leave source= out")
+            return None
+        if self.encoder.frames is not None:
+            fixed = self.encoder.frames.tokens
+            if source is not None and not same(source, fixed):
+                raise ValueError(
+                    f"source={source}: the encoder of {self.name} makes {fixed} tokens of any sound, which is padded to one length; leave source= out"
+                )
+            return fixed
+        if source is None:
+            return seq
+        source, rows = size("source", source), self.encoder.positions
+        if rows is not None:
+            rows = rows - self.encoder.position_offset
+            if wrong := offence(lambda tokens, most: tokens > most, source, rows):
+                raise ValueError(
+                    f"source={wrong[0]}: the encoder of {self.name} has learned positions for {wrong[1]} tokens; give at most so many"
+                )
+        return source
+
+    def begun(self, prompt: Any, source: Any = None, prefix: Any = 0) -> tuple[Any, Any]:
+        """New tokens of the decoder in a prefill, and tokens of the encoder's output. Of an encoder-decoder of text
+        without *source* the *prompt* is what the encoder reads, and the decoder begins with one token; behind a *prefix*
+        the encoder has run already, and the prompt is the decoder's.
+
+        >>> from flopkit import load
+        >>> t5 = load("t5-base")
+        >>> t5.begun(512), t5.begun(2, source=512), load("whisper-large-v3").begun(4), load("gpt2").begun(4)
+        ((1, 512), (2, 512), (4, 1500), (4, None))
+        """
+        encoder = self.encoder
+        if encoder is None or encoder.frames is not None or source is not None or not is_zero(prefix):
+            return prompt, self.encoded(prompt + prefix, source)
+        return 1, self.encoded(prompt, prompt)
 
     def layer_order(self, asked: str) -> tuple[int, ...]:
         """The kind of each layer in turn, as a place in ``blocks``; *asked* names the

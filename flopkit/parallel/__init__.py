@@ -18,10 +18,10 @@ from flopkit.parallel.collectives import (
 from flopkit.parallel.gaps import Gap, Item, gap
 from flopkit.parallel.layouts import Layout
 from flopkit.parallel.pipelines import Pipeline, pipeline
-from flopkit.parallel.searching import Found, search
+from flopkit.parallel.searching import Found, Refused, search
 from flopkit.parallel.steps import ParallelStep, step
 
 __all__ = [
-    "Cluster", "Exchange", "Found", "Gap", "Item", "Layout", "ParallelStep", "Pipeline", "all_gather", "all_reduce", "all_to_all", "broadcast", "bus_bandwidth",
+    "Cluster", "Exchange", "Found", "Gap", "Item", "Layout", "ParallelStep", "Pipeline", "Refused", "all_gather", "all_reduce", "all_to_all", "broadcast", "bus_bandwidth",
     "cluster", "cluster_names", "gap", "pipeline", "reduce", "reduce_scatter", "search", "send", "step",
 ]  # fmt: skip

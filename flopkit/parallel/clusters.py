@@ -75,10 +75,10 @@ class Cluster:
             object.__setattr__(self, field, float(positive(field, getattr(self, field), "bytes/s")))
         for field in ("link_efficiency", "network_efficiency", "matmul_efficiency"):
             share = getattr(self, field)
-            if not 0 < share <= 1:
+            if not positive(field, share) <= 1:
                 raise ValueError(f"{field}={share}: a share of what the maker prints, above 0 and at most 1")
         for field in ("link_latency", "network_latency"):
-            if not 0 <= getattr(self, field) < 1:
+            if not positive(field, getattr(self, field), "seconds", zero=True) < 1:
                 raise ValueError(f"{field}={getattr(self, field)}: seconds of a message, at least 0 and below 1")
 
     def replace(self, **changes: Any) -> Cluster:
@@ -140,4 +140,4 @@ def cluster(name: Cluster | str) -> Cluster:
     if isinstance(name, Cluster):
         return name
     known = _clusters()
-    return known[names.find(name, known, "cluster", listed="fk.parallel.cluster_names()")]
+    return known[names.find(name, known, "a known cluster", argument="cluster", listed="fk.parallel.cluster_names()")]

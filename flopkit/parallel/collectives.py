@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from flopkit import units
 from flopkit.arithmetic import Number, ceil_div, divided, log2, maximum, reading, where
 from flopkit.parallel.clusters import Cluster, cluster
-from flopkit.sizes import Count, Factor, Size, choice, factor, size
+from flopkit.sizes import Count, Factor, Size, choice, factor, positive, size
 
 __all__ = [
     "ALGORITHMS", "BUS_FACTORS", "Exchange", "all_gather", "all_reduce", "all_to_all", "broadcast", "bus_bandwidth", "reduce", "reduce_scatter", "send",
@@ -131,7 +131,8 @@ class Exchange:
         >>> round(gradients.seconds(450e9), 4)  # NVLink of an H100, one direction
         0.0622
         """
-        return self.steps * latency + self.sent / factor("bandwidth", bandwidth)
+        waited = self.steps * positive("latency", latency, "seconds", zero=True, sweep=True)
+        return waited + self.sent / factor("bandwidth", bandwidth)
 
     def on(self, where: Cluster | str, in_node: Size | None = None) -> Number:
         """The least time on a cluster, in seconds.
@@ -242,7 +243,7 @@ def all_reduce(*, bytes: Count, ranks: Size, algorithm: str = "ring") -> Exchang
     choice("algorithm", algorithm, ALGORITHMS)
     if algorithm == "ring":
         return _around("all-reduce", bytes, ranks)
-    payload, n = size("bytes", bytes, minimum=0) if not isinstance(bytes, float) else bytes, size("ranks", ranks)
+    payload, n = _payload(bytes), size("ranks", ranks)
     alone = n == 1 if reading(n) == "plain" else False
     if algorithm == "tree":
         depth = _levels(n)
@@ -391,13 +392,17 @@ def bus_bandwidth(*, kind: str, bytes: Count, ranks: Size, seconds: Factor) -> N
     450
     """
     choice("kind", kind, tuple(BUS_FACTORS))
-    return bytes / factor("seconds", seconds) * BUS_FACTORS[kind](size("ranks", ranks))
+    return _payload(bytes) / factor("seconds", seconds) * BUS_FACTORS[kind](size("ranks", ranks))
+
+
+def _payload(bytes: Any) -> Any:
+    """Bytes of a tensor, which as a float need not be whole."""
+    return positive("bytes", bytes, "bytes", zero=True) if isinstance(bytes, float) else size("bytes", bytes, minimum=0)
 
 
 def _around(kind: str, payload: Any, ranks: Any) -> Exchange:
     n, way = size("ranks", ranks), _WAYS[kind]
-    if not isinstance(payload, float):
-        payload = size("bytes", payload, minimum=0)
+    payload = _payload(payload)
     sent = way.share(n) * payload
     if n == 1 if reading(n) == "plain" else False:
         return Exchange(kind, n, payload, 0, 0)

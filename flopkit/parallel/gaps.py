@@ -13,7 +13,7 @@ from flopkit.devices import Device
 from flopkit.models import Model
 from flopkit.models.catalogue import the_model
 from flopkit.parallel.clusters import Cluster, cluster as the_cluster
-from flopkit.parallel.layouts import Layout
+from flopkit.parallel.layouts import Layout, the_layout
 from flopkit.parallel.plans import OVERLAPS
 from flopkit.parallel.steps import ParallelStep, step
 from flopkit.sizes import number, positive
@@ -200,7 +200,7 @@ def gap(
     >>> sum(item.seconds for item in found.items) == found.step_seconds
     True
     """
-    one, place = the_model(model), the_cluster(cluster)
+    one, place, layout = the_model(model), the_cluster(cluster), the_layout(layout)
     seq, batch = number("seq", seq), number("batch", batch)
     whole = one.train_step(seq=seq, batch=batch)
     fastest, by_format, by_products, said = _speeds(whole, place.device, dtype, products)

@@ -32,10 +32,12 @@ def _nothing(number: Any) -> bool:
     return isinstance(number, int) and number == 0
 
 
-def activations_of(numbers: Any, layout: Any, rank: Rank, in_flight: Number, fused: bool) -> tuple[Number, Number]:
+def activations_of(
+    numbers: Any, layout: Any, rank: Rank, in_flight: Number, fused: bool, moved: int = 2
+) -> tuple[Number, Number]:
     """Bytes of the layers when the backward pass begins, of all micro-batches in flight, and of what comes back while a layer is computed again.
 
-    *fused*: without the outputs of norms and activations, which are computed again from what is kept.
+    *fused*: without the outputs of norms and activations, which are computed again from what is kept. *moved*: bytes of a number of keys and values.
     """
     t, b = layout.tensor, layout.micro_batch
     # what goes to experts comes from a part of the tokens, where tensor-parallel ranks divide these
@@ -46,6 +48,10 @@ def activations_of(numbers: Any, layout: Any, rank: Rank, in_flight: Number, fus
             continue
         kept = share(kind.kept, layout, by_experts)
         kept -= share(kind.fused, layout, by_experts) if fused else 0
+        if layout.regather != "all" and layout.sequence:  # inputs of branches, whole
+            kept += kind.fused.tokens * (t - 1) * by_experts
+        if layout.regather == "none":
+            kept += moved * kind.keys_values * (layout.context - 1) * by_experts
         counts.append(count)
         each.append(kept * b)
         core.append(kind.kept_core * by_experts * b)
@@ -61,4 +67,6 @@ def ends_of(numbers: Any, layout: Any, rank: Rank) -> Number:
     """Bytes that the last norm, the head and the loss keep of a micro-batch: what belongs to tokens, and the vocabulary's part of the loss."""
     t = layout.tensor
     of_tokens = (numbers.ends - numbers.log_probs) * (1 if layout.sequence else t)
+    if layout.regather != "all" and layout.sequence:
+        of_tokens += numbers.edge * (t - 1)  # the head's input is as wide as a layer's
     return exactly(rank.last * layout.micro_batch * (of_tokens + numbers.log_probs), t * layout.context)

@@ -7,10 +7,10 @@ from typing import Any
 
 from flopkit.parallel.clusters import Cluster
 from flopkit.parallel.pipelines import SCHEDULES
-from flopkit.sizes import choice, number
+from flopkit.sizes import choice, flag, number, short
 from flopkit.training.steps import POLICIES
 
-__all__ = ["ZERO", "Layout"]
+__all__ = ["REGATHER", "ZERO", "Layout", "the_layout"]
 
 ZERO = {
     0: "each data-parallel rank has all weights, gradients and states of the optimiser",
@@ -19,6 +19,14 @@ ZERO = {
     3: "weights are divided, too, and gathered when they are used (FSDP)",
 }
 """What data-parallel ranks divide among themselves (Rajbhandari et al. 2020)."""
+
+REGATHER = {
+    "all": "inputs of branches, and keys and values (Megatron-LM with Transformer Engine)",
+    "context": "keys and values; a rank keeps inputs of branches whole (torchtitan: PyTorch's DTensor and its context_parallel)",
+    "none": "nothing; a rank keeps both whole (gathers that PyTorch's autograd differentiates)",
+}
+"""What is gathered for the forward pass and again for the backward pass, for which a rank keeps its own part alone: inputs of branches (SP), keys and
+values (CP). What a rank holds and what it sends both follow it."""
 
 _DEGREES = ("tensor", "context", "pipeline", "data")
 
@@ -51,15 +59,21 @@ class Layout:
         As in `Model.train_step`.
     schedule : str, optional
         Of the pipeline, as in `flopkit.parallel.pipeline`. With several virtual stages ``"1f1b"`` is interleaved.
+    regather : str, optional
+        What is gathered again for the backward pass, of which a rank keeps its own part alone. ``"all"``: inputs of branches (SP), and keys and values (CP), as
+        in Megatron-LM with Transformer Engine. ``"context"``: keys and values; inputs of branches are kept whole, as PyTorch's DTensor does. ``"none"``: both are kept whole.
 
     Raises
     ------
     ValueError
         For a degree below 1, a stage of ZeRO above 3, experts' ranks that do not divide those of a stage, and virtual stages without a pipeline.
+    TypeError
+        For a degree that is no whole number, and *sequence* that is neither True nor False.
 
     References
     ----------
-    Shoeybi et al. 2019, Korthikanti et al. 2022 (tensor and sequence), Narayanan et al. 2021 (pipeline), Rajbhandari et al. 2020 (ZeRO).
+    Shoeybi et al. 2019, Korthikanti et al. 2022 (tensor and sequence; section 4.2.2 on what is gathered again), Narayanan et al. 2021 (pipeline), Rajbhandari
+    et al. 2020 (ZeRO).
 
     Examples
     --------
@@ -79,14 +93,17 @@ class Layout:
     sequence: bool = True
     recompute: str = "none"
     schedule: str = "1f1b"
+    regather: str = "all"
 
     def __post_init__(self) -> None:
         for name in (*_DEGREES, "expert", "virtual", "micro_batch"):
             object.__setattr__(self, name, number(name, getattr(self, name)))
-        if self.zero not in ZERO:
-            raise ValueError(f"zero={self.zero}: a stage of ZeRO is 0, 1, 2 or 3")
+        if isinstance(self.zero, (bool, float)) or self.zero not in ZERO:
+            raise ValueError(f"zero={self.zero!r}: a stage of ZeRO is 0, 1, 2 or 3")
+        object.__setattr__(self, "sequence", bool(flag("sequence", self.sequence)))
         choice("recompute", self.recompute, tuple(POLICIES))
         choice("schedule", self.schedule, tuple(SCHEDULES))
+        choice("regather", self.regather, tuple(REGATHER))
         if self.virtual > 1 and self.pipeline == 1:
             raise ValueError(f"virtual={self.virtual}: virtual stages need a pipeline; give pipeline=, or virtual=1")
         if (self.tensor * self.context * self.data) % self.expert:
@@ -146,6 +163,13 @@ class Layout:
             if field.name not in names and getattr(self, field.name) != field.default
         ]
         return ", ".join([*degrees, *rest]) or "one rank"
+
+
+def the_layout(layout: Any) -> Layout:
+    """A `Layout` as it is, and an error that says how to make one of anything else."""
+    if not isinstance(layout, Layout):
+        raise TypeError(f"layout={short(layout)}: must be a Layout, such as Layout(tensor=8, data=2)")
+    return layout
 
 
 def divided(name: str, value: int, among: int, what: str, way: str) -> Any:

@@ -20,7 +20,7 @@ from flopkit.parallel.layouts import Layout
 from flopkit.parallel.ranks import Rank, check, of_layout, stages
 from flopkit.parallel.shares import Shares, gathered, shares
 from flopkit.parallel.traffic import Formats, Sent, Traffic
-from flopkit.sizes import choice, number
+from flopkit.sizes import choice, flag, number, positive, several
 from flopkit.training.memory import OPTIMIZERS, PRECISIONS, Memory, state_bytes
 
 __all__ = ["OVERLAPS", "MicroBatch", "Plan", "Setting", "hidden_data", "micro_batch"]
@@ -42,8 +42,8 @@ class MicroBatch(NamedTuple):
 def micro_batch(products: Products, sent: Mapping[str, Sent], peak: Number, hides: Mapping[str, Any]) -> MicroBatch:
     """How long a rank takes for one micro-batch.
 
-    Arithmetic and the exchanges that do not hide follow each other; beside them run those that do, one after the other. The longer of the two is the
-    time. Where what should hide is longer, the rest of it shows, as a part of the axis that sends most.
+    Arithmetic and the exchanges that do not hide follow each other; beside them run those that do, and ``"regathered"``, one after the other. The longer of
+    the two is the time. Where what should hide is longer, the rest of it shows, as a part of the axis that sends most.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def micro_batch(products: Products, sent: Mapping[str, Sent], peak: Number, hide
         1 for an axis whose exchanges run beside arithmetic, else 0.
     """
     parts = {"arithmetic": products.once / products.among / peak, "recompute": products.again / products.among / peak}
-    beside: Any = 0.0
+    beside: Any = sent["regathered"].seconds
     for name in AXES:
         seconds = sent[name].seconds
         parts[name] = seconds * (1 - hides[name])
@@ -113,9 +113,17 @@ class Setting:
     def __post_init__(self) -> None:
         object.__setattr__(self, "seq", number("seq", self.seq))
         object.__setattr__(self, "batch", number("batch", self.batch))
-        object.__setattr__(self, "overlap", tuple(self.overlap))
+        object.__setattr__(self, "overlap", several("overlap", self.overlap))
+        for name in ("dispatch_bytes", "combine_bytes"):
+            object.__setattr__(self, name, number(name, getattr(self, name)))
+        for name in ("dropout", "fused"):
+            object.__setattr__(self, name, bool(flag(name, getattr(self, name))))
         if self.expert_nodes is not None:
             object.__setattr__(self, "expert_nodes", number("expert_nodes", self.expert_nodes))
+        if self.memory is not None:
+            object.__setattr__(self, "memory", positive("memory", self.memory, "bytes"))
+        choice("kernel", self.kernel, ("flash", "math"))
+        self.cluster.device.peak(self.dtype)  # refuses a format that it does not have
         choice("precision", self.precision, tuple(PRECISIONS))
         if self.precision == "autocast":
             raise ValueError(
@@ -168,6 +176,10 @@ class Plan:
 
     def __init__(self, setting: Setting, layout: Layout) -> None:
         self.setting, self.layout = setting, layout
+        if setting.fused and layout.regather != "all" and layout.sequence and layout.tensor > 1:
+            raise ValueError(
+                f"fused=True with regather={layout.regather!r}: the outputs of norms are what a rank keeps whole; give fused=False, or regather='all'"
+            )
         self.numbers = setting.numbers
         self.micro_batches = layout.micro_batches(setting.batch)
         check(self.numbers, layout, self.micro_batches)
@@ -192,6 +204,7 @@ class Plan:
         exposed = hidden_data(data, one.seconds, m, layout.zero, self.setting.hides["data"])
         parts = {name: m * seconds for name, seconds in one.parts.items()} | {"bubble": bubbles[at], "data": exposed}
         sent = {name: m * float(each.bytes) for name, each in kinds[rank][1].items()} | {"data": float(data.bytes)}
+        sent["tensor"] += sent.pop("regathered")
         of_stage = layout.tensor * layout.context * layout.data
         executed = sum(kinds[rank][2] for rank in self.ranks) * m * of_stage
         seconds = m * one.seconds + bubbles[at] + exposed
@@ -219,16 +232,15 @@ class Plan:
         """That of the rank with the most; its name says which. Of ranks with as many layers of each kind the first holds most micro-batches, so that one
         of each sort is asked; with DualPipe all."""
         count, layout = len(self.ranks), self.layout
-        which = "a rank" if count == 1 else "rank {} of the pipeline"
-        name = f"{self.numbers.model.name}, training step, {which} of {layout}"
+        model, whole = self.numbers.model.name, str(layout)
+        ranks = [f"rank {i} of the pipeline" for i in range(count)] if count > 1 else ["a rank"]
+        names = [f"{model}, training step, {each} of {whole}" for each in ranks]
         if layout.order == "dualpipe":
-            found = [self._both_of(i, count - 1 - i, name.format(i)) for i in range(count // 2)]
+            found = [self._both_of(i, count - 1 - i, names[i]) for i in range(count // 2)]
         else:
             pipe = None if count == 1 else of_layout(layout, self.micro_batches)
             firsts = {rank: i for i, rank in reversed([*enumerate(self.ranks)])}
-            found = [
-                self._memory_of(i, pipe.in_flight(i) if pipe else 1, name.format(i)) for i in sorted(firsts.values())
-            ]
+            found = [self._memory_of(i, pipe.in_flight(i) if pipe else 1, names[i]) for i in sorted(firsts.values())]
         return max(found, key=lambda memory: memory.total)
 
     def _both_of(self, i: int, other: int, name: str) -> Memory:
@@ -243,12 +255,23 @@ class Plan:
         layout, rank = self.layout, self.ranks[i]
         params = computing.params_of(self.numbers, layout, rank)
         states = holding.states_of(params, layout, self.setting.state)
-        there, again = holding.activations_of(self.numbers, layout, rank, in_flight, self.setting.fused)
+        there, again = holding.activations_of(
+            self.numbers, layout, rank, in_flight, self.setting.fused, self.setting.formats.moved
+        )
         ends = holding.ends_of(self.numbers, layout, rank)
         whole: Any = 0
         if layout.zero == 3 and layout.data * layout.context > 1:
             whole = computing.exactly(gathered(self.numbers.model, self.setting.precision), layout.tensor)
         return Memory(name, *states, there, ends, again, gathered=whole)
+
+    def _regathered(self) -> list[str]:
+        layout, found = self.layout, []
+        again, whole = "are gathered again in the backward pass", "are kept whole"
+        if layout.tensor > 1 and layout.sequence:
+            found.append(f"inputs of branches {f'{again}, beside arithmetic' if layout.regather == 'all' else whole}")
+        if layout.context > 1:
+            found.append(f"keys and values {whole if layout.regather == 'none' else again}")
+        return found
 
     def supposes(self) -> tuple[str, ...]:
         """What the numbers rest on."""
@@ -258,6 +281,7 @@ class Plan:
         if layout.ranks > 1:
             shown = ", ".join(name for name in OVERLAPS if name in setting.overlap) or "nothing"
             said.append(f"beside arithmetic run: {shown}")
+        said.extend(self._regathered())
         if layout.pipeline > 1 and len({sum(rank.kinds) for rank in self.ranks}) > 1:
             said.append("layers of the ranks: " + ", ".join(str(sum(rank.kinds)) for rank in self.ranks))
         if layout.expert > 1:

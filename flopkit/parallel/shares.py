@@ -39,7 +39,7 @@ class Divided(NamedTuple):
 class Layer(NamedTuple):
     """A kind of layer, for one sequence: how many there are, FLOPs of a forward pass (and those that a flash kernel computes again, of attention's
     core, and of products whose weights have gradients), parameters, bytes kept (and those that recompute drops, as parts of them), branches whose
-    outputs are sums over tensor-parallel ranks, numbers of keys and values, numbers that come to experts, experts that a token chooses."""
+    outputs are sums over tensor-parallel ranks, those of them whose input these ranks gather (SP), numbers of keys and values, numbers that come to experts, experts that a token chooses."""
 
     layers: int
     flops: Divided
@@ -50,6 +50,7 @@ class Layer(NamedTuple):
     kept_core: int
     fused: Divided
     sums: int
+    inputs: int
     keys_values: int
     dispatched: int
     chosen: int
@@ -132,7 +133,7 @@ def gathered(model: Model, precision: str) -> Any:
 
 def _layer(model: Model, block: Block, count: Any, stack: Part, run: Any, kernel: str, dropout: bool) -> Layer:
     flops, params = Divided(), Divided()
-    sums = 0
+    sums = inputs = 0
     for each in stack.inside:
         kind = _kind(each)
         flops = flops.plus(**{kind: each.cost.flops})
@@ -142,7 +143,9 @@ def _layer(model: Model, block: Block, count: Any, stack: Part, run: Any, kernel
         else:
             params = params.plus(features=each.divided, whole=of_all - each.divided)
     for branch in {each.branch for each in stack.inside if each.branch}:
-        sums += any(each.split in ("row", "experts") for each in stack.inside if each.branch == branch)
+        splits = {each.split for each in stack.inside if each.branch == branch}
+        sums += bool(splits & {"row", "experts"})
+        inputs += "row" in splits  # experts keep the tokens that come to them
     kept, fused = _kept(model, block, run, kernel, dropout)
     mixer, mlp = block.mixer, block.mlp
     chosen: Any = mlp.top_k if isinstance(mlp, Experts) else 0
@@ -156,6 +159,7 @@ def _layer(model: Model, block: Block, count: Any, stack: Part, run: Any, kernel
         kept_core=kept[1],
         fused=fused,
         sums=sums,
+        inputs=inputs,
         keys_values=sum(mixer.cached(run.q).values()) if mixer is not None else 0,
         dispatched=run.tokens * mlp.top_k * model.d_model if isinstance(mlp, Experts) else 0,
         chosen=chosen,

@@ -9,7 +9,7 @@ from flopkit import units
 from flopkit.models import Model
 from flopkit.models.catalogue import the_model
 from flopkit.parallel.clusters import Cluster, cluster as the_cluster
-from flopkit.parallel.layouts import Layout
+from flopkit.parallel.layouts import Layout, the_layout
 from flopkit.parallel.plans import Plan, Setting
 from flopkit.tables import Table
 from flopkit.training.memory import Memory
@@ -21,8 +21,8 @@ __all__ = ["ParallelStep", "step"]
 class ParallelStep:
     """One training step on a layout.
 
-    ``seconds`` is the least time; ``parts`` says where it goes, on the rank that sets the pace; ``sent`` is bytes that this rank sends, by reason;
-    ``memory`` is that of the rank with the most; ``supposes`` what the numbers rest on.
+    ``seconds`` is the least time; ``parts`` says where it goes, on the rank that sets the pace; ``sent`` is bytes that this rank sends, by reason, those
+    that hide behind arithmetic, too; ``memory`` is that of the rank with the most; ``supposes`` what the numbers rest on.
     """
 
     model: str
@@ -79,15 +79,19 @@ def step(
 
     Per layer and micro-batch of b sequences on c context-parallel ranks, S = 2·b·seq/c·d_model bytes:
 
-    - tensor: an all-reduce of S for each branch, forward and backward (with full recompute once more), or a gather and a reduce-scatter (SP).
-    - context: a gather of keys and values, and a reduce-scatter of their gradients.
-    - expert: two all-to-alls of top_k rows a token, forward and backward.
-    - pipeline: S / tensor to the next stage and back, for each stage of a rank.
+    - tensor: an all-reduce of S for each branch, forward and backward (with full recompute once more), or a gather and a reduce-scatter (SP). With SP and
+      ``regather="all"`` a gather of S more for each branch and the head, in the backward pass.
+    - context: a gather of keys and values forward and, unless ``regather="none"``, backward, and a reduce-scatter of their gradients. Full recompute
+      gathers once more, and unless ``regather="none"`` selective does, too.
+    - expert: two all-to-alls of top_k rows a token, forward and backward, and two more with full recompute.
+    - pipeline: S / tensor to the next stage and back, for each stage of a rank; the first stage sends only on, the last only back.
     - data: gradients are reduced, with ZeRO-1 and 2 weights are gathered, with ZeRO-3 weights are gathered twice in each micro-batch.
 
     ``sent`` has these bytes of the rank that sets the pace: what PyTorch sends, to the byte, under DDP (with ``no_sync`` but for the last
     micro-batch: ZeRO-0), FSDP2 with ``reshard_after_forward=True`` (ZeRO-3), or ``False`` and one micro-batch (ZeRO-2), tensor parallelism
-    of blocks, embedding and head, keys and values that are gathered, balanced experts, and the middle ranks of a pipeline.
+    of blocks, embedding and head (``regather="context"``), keys and values that are gathered (``regather="none"``), balanced experts, and each rank of a pipeline.
+    The second gather of a branch's input runs beside arithmetic, whatever *overlap* says: Megatron-LM starts it before the product whose result does
+    not need it (Korthikanti et al. 2022, section 4.2.2).
 
     Parameters
     ----------
@@ -124,8 +128,10 @@ def step(
     Raises
     ------
     ValueError
-        For degrees that do not divide heads, key-value heads, layers, experts or the batch, models of which it is not known what divides, and
-        ``precision="autocast"``.
+        For degrees that do not divide heads, key-value heads, layers, experts or the batch, models of which it is not known what divides,
+        ``precision="autocast"``, and *fused* where *regather* keeps the outputs of norms.
+    TypeError
+        For what is no layout, number or switch where one is wanted.
 
     Notes
     -----
@@ -134,8 +140,10 @@ def step(
     Of layers that ZeRO-3 gathers, each tensor-parallel rank is taken to hold an equal part.
     Sent besides: where FSDP2's rows do not divide, each parameter of a layer is filled up to ranks · ⌈rows / ranks⌉ rows; a loss of divided
     logits reduces three fp32 numbers a token; gradients of norms that are divided by tokens are reduced over the tensor-parallel ranks. FSDP2's
-    default gathers embedding, norm and head once. The first and last rank of a pipeline send half. A ring of context-parallel ranks sends in
-    its backward pass, besides keys and values, their gradients in fp32.
+    default gathers embedding, norm and head once. A ring of context-parallel ranks sends in its backward pass, besides keys and values, their
+    gradients in fp32.
+    Full recompute runs each layer's forward pass to its end, as ``use_reentrant=True`` and Megatron-LM do. PyTorch's ``use_reentrant=False`` stops early: it
+    leaves out the last sum of a layer whose output no gradient needs.
     Not counted: latency (the cluster's is 0 unless it is given), the optimiser's time, element-wise work, uneven loads of experts, padding of the
     vocabulary, which rank of the network shares a switch with which. Micro-batches of a causal context-parallel sequence are taken as balanced.
     A stage of a pipeline waits for those before it, with the times that those have.
@@ -150,7 +158,7 @@ def step(
         the_model(model), the_cluster(cluster), seq, batch, precision, optimizer, kernel, dropout, fused, overlap, dtype, dispatch_bytes, combine_bytes,
         expert_nodes, memory,
     )  # fmt: skip
-    plan = Plan(setting, layout)
+    plan = Plan(setting, the_layout(layout))
     return of_plan(plan, plan.memory())
 
 

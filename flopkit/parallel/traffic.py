@@ -10,7 +10,39 @@ from flopkit.parallel.collectives import Exchange
 from flopkit.parallel.computing import Over
 from flopkit.parallel.ranks import Rank
 
-__all__ = ["Formats", "Sent", "Traffic", "groups", "of_data", "of_micro_batch", "on_rank"]
+__all__ = ["RUNS", "Formats", "Runs", "Sent", "Traffic", "groups", "of_data", "of_micro_batch", "on_rank"]
+
+
+class Runs(NamedTuple):
+    """How often an exchange runs: in a forward pass, in a backward pass, and the recompute policies under which that of the forward pass runs again."""
+
+    forward: int
+    backward: int
+    recompute: tuple[str, ...] = ()
+
+    def under(self, policy: str) -> int:
+        """In a step with this policy."""
+        return self.forward + self.backward + (self.forward if policy in self.recompute else 0)
+
+
+RUNS = {
+    "sum": Runs(1, 1, ("full",)),
+    "branch's input": Runs(0, 1),
+    "keys and values, kept": Runs(1, 1, ("full",)),
+    "keys and values, again": Runs(1, 2, ("selective", "full")),
+    "experts": Runs(2, 2, ("full",)),
+    "stage": Runs(1, 1),
+    "gradients": Runs(0, 1),
+    "weights": Runs(1, 1),
+}
+"""What is exchanged, and when.
+
+``"sum"``: an all-reduce of what tensor-parallel ranks add up, or a gather and a reduce-scatter (SP). ``"branch's input"``: the gather of it in the backward
+pass, where a rank kept its part (SP; Korthikanti et al. 2022, section 4.2.2). ``"keys and values"``: a gather forward, a reduce-scatter of their gradients
+backward, and before it another gather, where a rank kept its part (Transformer Engine's context parallelism, where attention does both and selective
+recompute repeats attention). ``"experts"``: tokens go to experts and come back. ``"stage"``: a checkpoint keeps what a stage got, so nothing is sent
+twice. ``"gradients"``, ``"weights"``: ZeRO-3's; a layer that is computed again has its weights at hand, gathered for its backward pass.
+"""
 
 
 class Formats(NamedTuple):
@@ -40,7 +72,7 @@ NOTHING = Sent(0.0, 0.0)
 
 class Traffic(NamedTuple):
     """Exchanges of a micro-batch: one all-reduce among tensor-parallel ranks; of a layer of each kind one gather of keys and values and one
-    all-to-all; and all that goes between stages."""
+    all-to-all; and one message to a neighbouring stage."""
 
     tensor: Sent
     context: tuple[Sent, ...]
@@ -81,7 +113,7 @@ def of_micro_batch(numbers: Any, layout: Any, place: Any, inside: Any, formats: 
     if not _alone(layout.pipeline):
         payload = edge / (c * t if layout.sequence else c)
         neighbours = where(inside["pipeline"] > 1, 2, 1)
-        pipeline = _sent(collectives.send(bytes=payload), place, neighbours).times(2 * layout.virtual)
+        pipeline = _sent(collectives.send(bytes=payload), place, neighbours)
     return Traffic(tensor, context, expert, pipeline)
 
 
@@ -99,22 +131,35 @@ def _routed(kind: Any, payload: Number, ranks: Number, place: Any, inside: Numbe
 
 
 def on_rank(traffic: Traffic, numbers: Any, layout: Any, rank: Rank) -> dict[str, Sent]:
-    """Of a micro-batch on *rank*, by axis.
+    """Of a micro-batch on *rank*, by axis; and as ``"regathered"`` what the tensor-parallel ranks gather in the backward pass beside arithmetic.
 
-    Each branch whose output is a sum ends in an all-reduce, forward and backward, and with full recompute once more; embedding and head have one.
-    Keys and values are gathered, and their gradients reduced as widely. Experts have two all-to-alls forward and two backward.
+    Each branch whose output is a sum ends in an all-reduce, as often as `RUNS` says; embedding and head, which no policy computes again, have one. A stage
+    sends on and back, the first of a pipeline only on, the last only back.
     """
-    passes = 3 if layout.recompute == "full" else 2
+    policy = layout.recompute
+    keys_values = RUNS["keys and values, kept" if layout.regather == "none" else "keys and values, again"].under(policy)
     sums: Any = rank.first + rank.last
+    inputs: Any = rank.last
     context = expert = NOTHING
     for kind, count, gather, routed in zip(numbers.kinds, rank.kinds, traffic.context, traffic.expert, strict=True):
-        sums += count * kind.sums * passes
+        sums += count * kind.sums * RUNS["sum"].under(policy)
+        inputs += count * kind.inputs * RUNS["branch's input"].under(policy)
         if gather is not NOTHING:
-            context = _added(context, gather.times(2 * count))
+            context = _added(context, gather.times(keys_values * count))
         if routed is not NOTHING:
-            expert = _added(expert, routed.times(4 * count))
-    tensor = traffic.tensor if traffic.tensor is NOTHING else traffic.tensor.times(sums)
-    return {"tensor": tensor, "context": context, "expert": expert, "pipeline": traffic.pipeline}
+            expert = _added(expert, routed.times(RUNS["experts"].under(policy) * count))
+    tensor, regathered, pipeline = traffic.tensor, NOTHING, traffic.pipeline
+    if tensor is not NOTHING:
+        regathered = (
+            tensor.times(inputs / 2) if layout.regather == "all" and layout.sequence else NOTHING
+        )  # a gather is half of an all-reduce
+        tensor = tensor.times(sums)
+    if pipeline is not NOTHING:
+        stage = RUNS["stage"]
+        pipeline = pipeline.times(
+            layout.virtual * stage.under(policy) - stage.forward * rank.last - stage.backward * rank.first
+        )
+    return {"tensor": tensor, "context": context, "expert": expert, "pipeline": pipeline, "regathered": regathered}
 
 
 def _added(a: Sent, b: Sent) -> Sent:
@@ -141,8 +186,8 @@ def of_data(params: tuple[Over, Over], layout: Any, micro_batches: Number, place
             continue
         near = _dividing(ranks, inside)
         of_gradients, of_weights = each.times(formats.gradient), each.times(formats.weight)
-        several = where(layout.zero >= 2, micro_batches, 1)
-        gathers = where(layout.zero >= 3, 2 * micro_batches, 1)
+        several = where(layout.zero >= 2, RUNS["gradients"].under(layout.recompute) * micro_batches, 1)
+        gathers = where(layout.zero >= 3, RUNS["weights"].under(layout.recompute) * micro_batches, 1)
         if not (isinstance(layout.zero, int) and layout.zero):
             summed = _sent(collectives.all_reduce(bytes=of_gradients, ranks=ranks), place, near)
         if isinstance(layout.zero, int) and not layout.zero:

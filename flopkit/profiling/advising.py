@@ -1,7 +1,9 @@
 """What could be changed in a step, and the most that it can gain: Amdahl's law over the rows of a profile, never a promise.
 
 A rule looks at the rows, at the calls in their order or at what the device waited for, and names the rows that its change would touch.
-These can save what lies above their roof, and where no roof is known all that they take, with the time that the host took before each.
+These can save what lies above their roof, and where no roof is known all that they take, with the time that the host took before each. Of
+launches, checkpoints, an optimiser's small updates and attention in pieces the bound is all that their rows take: what a fused kernel in
+their place needs is not subtracted.
 Rules for CUDA alone (precision, layout, sizes, synchronisation) have been tested on traces.
 """
 
@@ -14,11 +16,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from flopkit import devices, units
-from flopkit.counter.ledger import Entry
 from flopkit.counter.work import COUNTED, ELEMENTWISE, FREE
 from flopkit.dtypes import format_of
-from flopkit.profiling.matching import ATTENTION, Key, calls_of
-from flopkit.profiling.rows import AT_ROOF
+from flopkit.profiling.joining import LOADING
+from flopkit.profiling.matching import ATTENTION, PRODUCTS, Key, calls_of, shapes
+from flopkit.profiling.rows import AT_ROOF, beats
 from flopkit.rooflines import bound_by
 from flopkit.tables import Table
 
@@ -26,8 +28,8 @@ __all__ = ["Advice", "advice"]
 
 LEAST = 0.01  # of the step: what can gain less is not said
 LAUNCHING = 0.1  # of the step: launches that take less are no matter
+LONG = 1e-3  # s without an operator, in most steps: more than the way to the next
 LAUNCHES = 20  # of an optimiser's step: more than fused updates make
-PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "linear")
 HOST = ("Python", "host-bound")
 
 
@@ -47,7 +49,7 @@ def advice(profile: Any) -> Table:
     found = [each for rule in RULES for each in rule(seen) if each.seconds >= LEAST * profile.seconds]
     found.sort(key=lambda each: -each.seconds)
     for key, row in seen.rows.items():
-        if (row["of_roof"] or 0.0) >= AT_ROOF and row["share"] >= LEAST:
+        if (row["of_roof"] or 0.0) >= AT_ROOF and not beats(row) and row["share"] >= LEAST:
             why, left = f"at {units.percent(row['of_roof'])} of the roof", max(0.0, row["seconds"] - row["least"])
             found.append(Advice("nothing to gain here", left, "", why, [key]))
     rows = []
@@ -69,6 +71,14 @@ class _Seen:
         self.rows = {(row["operator"], row["module"], row["phase"]): row for row in profile.rows}
         self.calls = calls_of(profile.report)
         self.device = devices.device(profile.device) if isinstance(profile.device, str) else profile.device
+        late = [gap for gap in self.joined.gaps if gap.reason in HOST]
+        long = Counter((gap.key, gap.after) for gap in late if gap.seconds >= LONG)
+        often = {place for place, times in long.items() if 2 * times > len(self.joined.steps)}
+        is_long = [gap.seconds >= LONG and (gap.key, gap.after) in often for gap in late]
+        self.elsewhere = [gap for gap, long in zip(late, is_long, strict=True) if long]
+        self.late = [
+            gap for gap, long in zip(late, is_long, strict=True) if not long
+        ]  # on the way to the next operator
 
     def of_phase(self, phase: str) -> list[Key]:
         return [key for key in self.rows if key[2] == phase]
@@ -78,26 +88,8 @@ class _Seen:
         chosen = {key for key in keys if key in self.rows}
         rows = [self.rows[key] for key in chosen]
         floor = sum(row["least"] or 0.0 for row in rows) if least is None else least
-        waits = sum(gap.seconds for gap in self.joined.gaps if gap.reason in HOST and gap.key in chosen)
+        waits = sum(gap.seconds for gap in self.late if gap.key in chosen)
         return max(0.0, float(sum(row["seconds"] for row in rows) + host * waits / len(self.joined.steps) - floor))
-
-    def gaps(self, reason: str) -> float:
-        """Seconds a step in which nothing ran, for this reason."""
-        return sum((gap.seconds for gap in self.joined.gaps if gap.reason == reason), 0.0) / len(self.joined.steps)
-
-
-def _shapes(entry: Entry) -> list[tuple[int, ...]]:
-    """The shapes of a call's tensors, in order; none of a view, of which the counter keeps no key."""
-    import torch
-
-    def walk(part: Any) -> Iterator[tuple[int, ...]]:
-        if isinstance(part, torch.Size):
-            yield tuple(part)
-        elif isinstance(part, tuple):
-            for each in part:
-                yield from walk(each)
-
-    return list(walk(entry.key))
 
 
 # -- rules: each looks for one fault ---------------------------------------------------------------------------------
@@ -114,7 +106,7 @@ def _fuse(seen: _Seen) -> Iterator[Advice]:
         if entry is None or (entry.work.status == FREE and not entry.work.bytes):  # a view between them
             continue
         pointwise = entry.work.status == ELEMENTWISE and torch.Tag.pointwise in getattr(entry.func, "tags", ())
-        found = _shapes(entry) if pointwise and row and row["bound"] != "launch" and call.key[2] != "optimizer" else []
+        found = shapes(entry) if pointwise and row and row["bound"] != "launch" and call.key[2] != "optimizer" else []
         size = (max(map(math.prod, found)), call.key[2]) if found else None
         if size is not None:
             chains += [[]] * (size != last)
@@ -133,7 +125,11 @@ def _fuse(seen: _Seen) -> Iterator[Advice]:
 
 def _batch(seen: _Seen) -> Iterator[Advice]:
     """Products below the ridge: they wait for weights, which more rows would share."""
-    keys = [key for key, row in seen.rows.items() if row["bound"] == "memory" and row["flops"] and key[0] in PRODUCTS]
+    keys = [
+        key
+        for key, row in seen.rows.items()
+        if row["bound"] == "memory" and row["flops"] and key[0] in (*PRODUCTS, "linear")
+    ]
     if keys:
         flops, moved, least = (sum(seen.rows[key][name] for key in keys) for name in ("flops", "bytes", "at_peak"))
         yield Advice("larger batch", seen.gain(keys, least), "give the products more rows at once; the gain is for each sample",
@@ -176,8 +172,8 @@ def _eights(seen: _Seen) -> Iterator[Advice]:
     """Products in half precision on a GPU, of sizes that its tiles do not divide."""
     odd: dict[Key, int] = {}
     for call in seen.calls if seen.joined.on_gpu else ():
-        if call.entry and call.key[0] in PRODUCTS and format_of(call.entry.work.dtype) in ("fp16", "bf16"):
-            sizes = [n for shape in _shapes(call.entry) if len(shape) > 1 for n in shape[-2:] if n % 8 and n > 8]
+        if call.entry and call.key[0] in (*PRODUCTS, "linear") and format_of(call.entry.work.dtype) in ("fp16", "bf16"):
+            sizes = [n for shape in shapes(call.entry) if len(shape) > 1 for n in shape[-2:] if n % 8 and n > 8]
             odd.update({call.key: min(sizes)} if sizes else {})
     for size in [*odd.values()][:1]:
         yield Advice("multiples of eight", seen.gain(odd, host=False), f"pad sizes to multiples of eight, such as {size:,} to {-(-size // 8) * 8:,}",
@@ -196,16 +192,27 @@ def _optimizer(seen: _Seen) -> Iterator[Advice]:
 def _launches(seen: _Seen) -> Iterator[Advice]:
     """A host that does not keep up, in what is not the optimiser's, which has a rule of its own."""
     keys = [key for key, row in seen.rows.items() if row["bound"] == "launch" and key[2] not in ("", "optimizer")]
-    late = [gap for gap in seen.joined.gaps if gap.reason == "host-bound" and gap.key and gap.key[2] != "optimizer"]
+    late = [gap for gap in seen.late if gap.reason == "host-bound" and gap.key and gap.key[2] != "optimizer"]
     steps = len(seen.joined.steps)
     ways, gain = "torch.compile, or fewer and larger operators", seen.gain(keys, 0.0)
-    why = f"{sum(seen.rows[key]['launches'] for key in keys):,.0f} calls a step do little but find their way to the kernel"
+    calls = units.count(round(sum(seen.rows[key]["launches"] for key in keys)), "calls")
+    why = f"{calls} a step with little to do but to find the way to the kernel"
     if seen.joined.on_gpu:
         ways, gain = 'a CUDA graph, or torch.compile(mode="reduce-overhead")', sum(gap.seconds for gap in late) / steps
         why = f"waits of the device for the next launch, in a step: {len(late) / steps:,.3g}"
         keys = [gap.key for gap in late if gap.key]
     if gain >= LAUNCHING * seen.profile.seconds:
         yield Advice("fewer launches", gain, ways, why, keys)
+
+
+def _elsewhere(seen: _Seen) -> Iterator[Advice]:
+    """A host that does something else than torch's work, and lets it wait."""
+    if seen.elsewhere:
+        longest = max(seen.elsewhere, key=lambda gap: gap.seconds)
+        yield Advice("work outside of torch", sum(gap.seconds for gap in seen.elsewhere) / len(seen.joined.steps),
+                     "take Python, NumPy, files and waiting out of the step, or to another process",
+                     f"no operator runs for up to {units.seconds(longest.seconds)}, before {longest.after}",
+                     [(f"({longest.reason})", "", "")])  # fmt: skip
 
 
 def _checkpoints(seen: _Seen) -> Iterator[Advice]:
@@ -252,28 +259,30 @@ def _synchronises(seen: _Seen) -> Iterator[Advice]:
     waits = [gap for gap in seen.joined.gaps if gap.reason == "synchronised"]
     if waits:
         during = Counter(gap.during for gap in waits).most_common(1)[0][0]
-        yield Advice("synchronising calls", seen.gaps("synchronised"), "take .item(), .cpu() and print out of the loop, or call them every so many steps",
+        yield Advice("synchronising calls", sum(gap.seconds for gap in waits) / len(seen.joined.steps), "take .item(), .cpu() and print out of the loop, or call them every so many steps",
                      f"{len(waits) / len(seen.joined.steps):,.3g} times a step, such as {during}: the device then has nothing to do",
                      [gap.key for gap in waits if gap.key])  # fmt: skip
 
 
 def _loader(seen: _Seen) -> Iterator[Advice]:
-    """A data loader that the step waits for."""
-    if took := seen.gaps("data loader") if seen.joined.on_gpu else seen.joined.loading:
+    """A data loader that the step waits for: on a GPU while nothing runs, on a CPU as long as it takes."""
+    keys = [key for key in seen.rows if LOADING[0] in key]
+    took = sum(seen.rows[key]["seconds"] for key in keys) if seen.joined.on_gpu else seen.joined.loading
+    if took:
         yield Advice("data loader", took, "load ahead, by num_workers, prefetch_factor and pin_memory, or decode once and keep it",
-                     "the step waits for its batch", [("(data loader)", "", "")])  # fmt: skip
+                     "the step waits for its batch", keys)  # fmt: skip
 
 
 def _head(seen: _Seen) -> Iterator[Advice]:
     """A last product over all positions, of whose result only a few rows are used."""
     working: list[Any] = [
-        call for call in seen.calls if call.entry and call.entry.work.status != FREE and _shapes(call.entry)
+        call for call in seen.calls if call.entry and call.entry.work.status != FREE and shapes(call.entry)
     ]
     for product, user in itertools.pairwise(working):
         if product.key[0] not in ("mm", "addmm") or product.key[2] != "forward" or user.entry.work.status == COUNTED:
             continue
-        (rows, d), (_, wide) = _shapes(product.entry)[-2:]
-        used = [shape for shape in _shapes(user.entry) if shape[-1:] == (wide,)]
+        (rows, d), (_, wide) = shapes(product.entry)[-2:]
+        used = [shape for shape in shapes(user.entry) if shape[-1:] == (wide,)]
         kept = max((math.prod(shape[:-1]) for shape in used), default=rows)
         if wide > d and 2 * kept <= rows:
             least = (seen.rows[product.key]["least"] or 0.0) * kept / rows if product.key in seen.rows else 0.0
@@ -282,5 +291,5 @@ def _head(seen: _Seen) -> Iterator[Advice]:
 
 
 RULES: tuple[Callable[[_Seen], Iterator[Advice]], ...] = (
-    _fuse, _batch, _precision, _layout, _eights, _optimizer, _launches, _checkpoints, _causal, _math, _synchronises, _loader, _head,
+    _fuse, _batch, _precision, _layout, _eights, _optimizer, _launches, _elsewhere, _checkpoints, _causal, _math, _synchronises, _loader, _head,
 )  # fmt: skip

@@ -18,6 +18,7 @@ KINDS = {
 }  # fmt: skip
 ON_DEVICE = ("kernel", "copy")
 STEP = "ProfilerStep#"
+GRAPH = "## Call CompiledFxGraph"  # of torch.compile
 LOADER = "enumerate(DataLoader)"
 
 
@@ -47,10 +48,20 @@ class Trace:
         """Whether a kernel or a copy ran on a device."""
         return any(each.kind in ON_DEVICE for each in self.events)
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether a graph of torch.compile ran."""
+        return any(each.name.startswith(GRAPH) for each in self.events)
+
     @cached_property
     def loading(self) -> list[tuple[float, float]]:
         """When torch's data loader was asked for a batch."""
         return [(each.start, each.end) for each in self.events if each.kind == "annotation" and LOADER in each.name]
+
+    @cached_property
+    def gloo(self) -> list[Event]:
+        """The collectives that gloo ran, on threads of its own."""
+        return [each for each in self.events if each.kind == "annotation" and each.name.startswith("gloo:")]
 
     @property
     def steps(self) -> list[tuple[float, float]]:
@@ -114,6 +125,8 @@ def read_trace(path: Any) -> Trace:
 
 def _event(entry: dict[str, Any]) -> Event:
     kind, args = KINDS[entry["cat"]], entry.get("args") or {}
+    if str(entry["name"]).startswith(GRAPH):  # an annotation, at times
+        kind = "operator"
     lane = (
         (args.get("device", entry.get("pid")), args.get("stream", entry["tid"])) if kind in ON_DEVICE else entry["tid"]
     )

@@ -7,24 +7,26 @@ threads of its own.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Sequence
+import math
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from flopkit.counter.ledger import Entry
 from flopkit.counter.work import FREE, UNKNOWN
+from flopkit.profiling.compiled import name_compiled
 from flopkit.profiling.events import ON_DEVICE, Event, Trace
-from flopkit.profiling.matching import Key, Node, calls_of, forest, match
+from flopkit.profiling.matching import Call, Key, Node, calls_of, forest, match, own
 
-__all__ = ["NOT_JOINED", "Gap", "Joined", "Row", "join"]
+__all__ = ["LOADING", "NOT_JOINED", "Gap", "Joined", "Row", "join"]
 
 NOT_JOINED: Key = ("(not joined)", "", "")
+LOADING: Key = ("(data loader)", "", "")
 EQUAL = 1e-9  # s: a trace has nanoseconds
 COLLECTIVES = ("c10d::", "_c10d_functional::")  # operators that ask for communication, or wait for it
 WAIT = "wait_tensor"
-GLOO = "gloo:"
 SYNCHRONISES = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy")
 
 
@@ -65,6 +67,7 @@ class Joined:
     kernels: dict[str, float]  # seconds of each kernel a step, as the device has it
     owners: list[tuple[Event, Key]]
     on_gpu: bool
+    uneven: int  # calls that ran in some of the steps only
     loading: float  # seconds a step in which the host asked a data loader for a batch
 
 
@@ -72,23 +75,34 @@ class _Piece(NamedTuple):
     start: float
     end: float
     key: Key
-    name: str
+    event: Event  # that it is, or a part of
     communicates: bool
 
 
 def join(trace: Trace, report: Any) -> Joined:
     """Join the events of *trace* with the calls of *report*, which was counted by `flopkit.counter.running.in_order`."""
     calls, steps = calls_of(report), trace.steps
-    nodes = forest(trace.events)
+    spans: defaultdict[Any, list[tuple[float, float]]] = defaultdict(list)  # of gloo, whose is what it calls
+    for event in trace.gloo:
+        spans[event.lane].append((event.start, event.end))
+    nodes = [node for node in forest(trace.events) if not _inside(node.event.start, spans[node.event.lane])]
     match(nodes, calls, steps)
+    whose = name_compiled(nodes, calls, steps)
+    for node in nodes:
+        if _inside(node.event.start, trace.loading):
+            if node.parent is None or not _inside(node.parent.event.start, trace.loading):
+                node.owner = Call(LOADING, None, "", False)
+            if node.call is not None:
+                node.call.key = (node.call.key[0], LOADING[0], "")
+    own(nodes)
     count, on_gpu = len(steps), trace.on_gpu
     rows: dict[Key, Row] = {}
 
     def row(key: Key) -> Row:
         return rows.setdefault(key, Row(key, [0.0] * count))
 
-    pieces = _on_device(trace.events, nodes) if on_gpu else [*_on_host(nodes), *_by_gloo(trace.events, nodes)]
-    seconds, sent, hidden, quiet = _shared([piece for piece, _ in pieces], steps)
+    pieces = _on_device(trace.events, nodes) if on_gpu else [*_on_host(nodes), *_by_gloo(trace.gloo, nodes)]
+    seconds, sent, hidden, quiet = _shared(pieces, steps)
     for step, shares in enumerate(seconds):
         for key, share in shares.items():
             row(key).seconds[step] += share
@@ -97,47 +111,56 @@ def join(trace: Trace, report: Any) -> Joined:
         row(key).hidden += hidden[key] / count
     strangers: dict[str, tuple[float, int]] = {}
     kernels: defaultdict[str, float] = defaultdict(float)
-    for piece, event in pieces:
-        if not _inside(piece.start, steps):
-            continue
-        length = (piece.end - piece.start) / count
-        if on_gpu:
-            row(piece.key).launches += 1
-            kernels[event.name] += length
-        if piece.key == NOT_JOINED:
-            before = strangers.get(event.name, (0.0, 0))
-            strangers[event.name] = (before[0] + length, before[1] + 1)
-    if not on_gpu:
-        for node in nodes:
-            if node.call and _inside(node.event.start, steps):
-                row(node.call.key).launches += 1
-    _enter_work(row, calls, {id(node.call) for node in nodes if node.call})
+    for piece in pieces:
+        if _inside(piece.start, steps):
+            name, length = piece.event.name, (piece.end - piece.start) / count
+            if on_gpu:
+                row(piece.key).launches += 1
+                kernels[name] += length
+            if piece.key == NOT_JOINED:
+                before = strangers.get(name, (0.0, 0))
+                strangers[name] = (before[0] + length, before[1] + 1)
+    ran = Counter(node.call for node in nodes if node.call)
+    for call, times in ran.items():
+        row(call.key).launches += 0 if on_gpu else times
+    _enter_work(row, calls, ran, whose)
     gaps = _explained(quiet, trace, nodes, pieces, steps)
     for gap in gaps:
         row((f"({gap.reason})", "", "")).seconds[gap.step] += gap.seconds
         if gap.reason == "host-bound" and gap.key is not None:
             row(gap.key).waited += gap.seconds / count
     owners = [(node.event, node.owner.key if node.owner else NOT_JOINED) for node in nodes]
-    owners += [(event, piece.key) for piece, event in pieces if on_gpu or event.kind == "annotation"]
+    owners += [(piece.event, piece.key) for piece in pieces if on_gpu or piece.event.kind == "annotation"]
     loading = sum(max(0.0, min(end, to) - max(start, at)) for start, end in steps for at, to in trace.loading) / count
-    return Joined(rows, [end - start for start, end in steps], gaps, strangers, kernels, owners, on_gpu, loading)
+    uneven = sum(0 < ran[call] < count for call in calls)
+    return Joined(
+        rows, [end - start for start, end in steps], gaps, strangers, kernels, owners, on_gpu, uneven, loading
+    )
 
 
-def _enter_work(row: Any, calls: Sequence[Any], matched: set[int]) -> None:
-    """Enter each call's work in its row, or where none of the trace's operators is that call, in the row of what was not joined."""
-    attention = {call.key for call in calls if call.entry is None and id(call) in matched}
+def _enter_work(row: Any, calls: Sequence[Call], matched: Container[Call], compiled: dict[Call, Key]) -> None:
+    """Enter each call's work in its row; where none of the trace's operators is that call, in the row of what it was
+    compiled to, or of what was not joined.
+    """
+    attention = {call.key for call in calls if call.entry is None and call in matched}
     after: Any = None  # the call outside, which ends after what it opened
     for call in reversed(calls):
-        joined = id(call) in matched or (call.entry is not None and call.key in attention)
+        joined = call in matched or (call.entry is not None and call.key in attention)
         if not call.is_inside:
             opened = call.entry is not None and call.entry.work.status == UNKNOWN
-            after = call if opened and id(call) in matched else None
-        key = call.key if joined else after.key if call.is_inside and after is not None else NOT_JOINED
+            after = call if opened and call in matched else None
+        key = (
+            call.key
+            if joined
+            else after.key
+            if call.is_inside and after is not None
+            else compiled.get(call, NOT_JOINED)
+        )
         if call.entry is not None and (joined or call.entry.work.status != FREE or call.entry.work.bytes):
             row(key).entries.append(call.entry)
 
 
-def _on_host(nodes: Sequence[Node]) -> list[tuple[_Piece, Event]]:
+def _on_host(nodes: Sequence[Node]) -> list[_Piece]:
     """The own time of each operator: that in which none of those that it calls runs."""
     found = []
     for node in nodes:
@@ -147,26 +170,25 @@ def _on_host(nodes: Sequence[Node]) -> list[tuple[_Piece, Event]]:
         for child in node.children:
             if child.event.kind == "operator":
                 if child.event.start > at:
-                    found.append((_Piece(at, child.event.start, key, node.event.name, sends), node.event))
+                    found.append(_Piece(at, child.event.start, key, node.event, sends))
                 at = max(at, child.event.end)
         if node.event.end > at:
-            found.append((_Piece(at, node.event.end, key, node.event.name, sends), node.event))
+            found.append(_Piece(at, node.event.end, key, node.event, sends))
     return found
 
 
-def _by_gloo(events: Sequence[Event], nodes: Sequence[Node]) -> list[tuple[_Piece, Event]]:
+def _by_gloo(ran: Sequence[Event], nodes: Sequence[Node]) -> list[_Piece]:
     """Collectives that gloo ran on its own threads: the first belongs to the first operator that asked for one, and so on.
 
     Where the trace has more of one than of the other, or one that runs before it is asked for, nobody can tell whose each is.
     """
-    ran = [event for event in events if event.kind == "annotation" and event.name.startswith(GLOO)]
     asked = [node for node in nodes if _communicates(node) and WAIT not in node.event.name
              and not (node.parent and _communicates(node.parent))]  # fmt: skip
     told = len(asked) == len(ran) and all(
         node.event.start <= event.start for node, event in zip(asked, ran, strict=True)
     )
     owners = [node.owner for node in asked] if told else [None] * len(ran)
-    return [(_Piece(event.start, event.end, owner.key if owner else NOT_JOINED, event.name, True), event)
+    return [_Piece(event.start, event.end, owner.key if owner else NOT_JOINED, event, True)
             for event, owner in zip(ran, owners, strict=True)]  # fmt: skip
 
 
@@ -174,7 +196,7 @@ def _communicates(node: Node) -> bool:
     return node.event.kind == "operator" and node.event.name.startswith(COLLECTIVES)
 
 
-def _on_device(events: Sequence[Event], nodes: Sequence[Node]) -> list[tuple[_Piece, Event]]:
+def _on_device(events: Sequence[Event], nodes: Sequence[Node]) -> list[_Piece]:
     """Kernels and copies: each belongs to the operator in which it was launched."""
     launched = {node.event.correlation: node for node in nodes if node.event.kind == "launch"}
     found = []
@@ -182,7 +204,7 @@ def _on_device(events: Sequence[Event], nodes: Sequence[Node]) -> list[tuple[_Pi
         if event.kind in ON_DEVICE:
             node = launched.get(event.correlation) if event.correlation is not None else None
             key = node.owner.key if node and node.owner else NOT_JOINED
-            found.append((_Piece(event.start, event.end, key, event.name, "nccl" in event.name.lower()), event))
+            found.append(_Piece(event.start, event.end, key, event, "nccl" in event.name.lower()))
     return found
 
 
@@ -228,12 +250,13 @@ def _shared(
     return seconds, sent, hidden, quiet
 
 
-def _inside(time: float, steps: Sequence[tuple[float, float]]) -> bool:
-    return any(start <= time < end for start, end in steps)
+def _inside(time: float, spans: Sequence[tuple[float, float]]) -> bool:
+    last = bisect_right(spans, (time, math.inf)) - 1
+    return last >= 0 and time < spans[last][1]
 
 
 def _explained(
-    quiet: Sequence[tuple[float, float, int]], trace: Trace, nodes: Sequence[Node], pieces: Sequence[tuple[_Piece, Event]],
+    quiet: Sequence[tuple[float, float, int]], trace: Trace, nodes: Sequence[Node], pieces: Sequence[_Piece],
     steps: Sequence[tuple[float, float]],
 ) -> list[Gap]:  # fmt: skip
     """Why nothing ran."""
@@ -242,17 +265,16 @@ def _explained(
     waits = [node for node in launches if node.event.name in SYNCHRONISES]
     last = [next((node.event for node in reversed(launches) if begin <= node.event.start < end), None)
             for begin, end in steps]  # fmt: skip
-    by_start, by_end = sorted(pieces, key=lambda each: each[0].start), sorted(pieces, key=lambda each: each[0].end)
-    starts, ends = [piece.start for piece, _ in by_start], [piece.end for piece, _ in by_end]
+    by_start, by_end = sorted(pieces, key=lambda piece: piece.start), sorted(pieces, key=lambda piece: piece.end)
+    starts, ends = [piece.start for piece in by_start], [piece.end for piece in by_end]
     found = []
     for start, end, step in quiet:
         closing, (begin, close) = last[step], steps[step]
-        waited_for = (
-            closing is not None and closing.name == "cudaDeviceSynchronize"
-        )  # by the profile, between two steps
+        # Whether the profile waited, between two steps.
+        waited_for = closing is not None and closing.name == "cudaDeviceSynchronize"
         i, j = bisect_left(starts, end - EQUAL), bisect_left(ends, start + EQUAL) - 1
         after = by_start[i] if i < len(starts) and (starts[i] < close or (trace.on_gpu and not waited_for)) else None
-        before = by_end[j][0].name if j >= 0 and ends[j] >= begin else "(start of the step)"
+        before = by_end[j].event.name if j >= 0 and ends[j] >= begin else "(start of the step)"
         wait = next((each for each in waits if start - EQUAL <= each.event.end <= end + EQUAL), None)
         during = ""
         if any(min(end, to) - max(start, at) > (end - start) / 2 for at, to in trace.loading):
@@ -266,9 +288,9 @@ def _explained(
         elif wait is not None:
             reason, during = "synchronised", " in ".join(filter(None, (wait.event.name, _outermost(wait))))
         else:
-            launch = by_correlation.get(after[1].correlation)
+            launch = by_correlation.get(after.event.correlation)
             reason = "host-bound" if launch is not None and launch.end > start else "waiting"
-        name, key = (after[0].name, after[0].key) if after else ("(end of the step)", None)
+        name, key = (after.event.name, after.key) if after else ("(end of the step)", None)
         found.append(Gap(start, end - start, step, reason, before, name, key, during))
     return found
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from flopkit.counter.breakdown import module_names
 from flopkit.counter.calls import name_of
 from flopkit.counter.ledger import Entry
-from flopkit.profiling.events import Event
+from flopkit.profiling.events import GRAPH, Event
 
-__all__ = ["Call", "Key", "Node", "calls_of", "forest", "match"]
+__all__ = ["Call", "Key", "Node", "calls_of", "forest", "match", "own", "shapes", "token"]
 
 Key = tuple[str, str, str]  # operator, module, phase
 WHOLE = "(the model)"
 ATTENTION = "scaled_dot_product_attention"
+PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
+ACCUMULATED = ("(no module)", "backward")
 REACH = 40  # operators that are looked at where two sequences part
 
 
@@ -89,7 +91,7 @@ def forest(events: Iterable[Event]) -> list[Node]:
 
 
 def match(nodes: Sequence[Node], calls: Sequence[Call], steps: Sequence[tuple[float, float]]) -> None:
-    """Give each operator of a trace the call that it is, and each node its owner.
+    """Give each operator of a trace the call that it is.
 
     Of the operators of a step those are compared whose name the counter knows, the outermost of each branch: what they call the
     counter has not seen, nor what calls them (``aten::linear`` around ``aten::addmm``).
@@ -108,23 +110,71 @@ def match(nodes: Sequence[Node], calls: Sequence[Call], steps: Sequence[tuple[fl
             known.add(node)
             if steps[place][0] <= node.event.start < steps[place][1]:
                 by_step[place].append(node)
-    seen: dict[tuple[str, ...], list[tuple[int, int]]] = {}
-    ours = [_plain(call.name) for call in wanted]
+    compiled = any(node.event.name.startswith((GRAPH, "CompiledFunction")) for node in nodes)
+    shaped = compiled and any("Input Dims" in (node.event.source.get("args") or {}) for node in nodes)
+    seen: dict[Any, list[tuple[int, Call]]] = {}
     for found in by_step:
-        theirs = tuple(_plain(node.event.name) for node in found)
-        if theirs not in seen:
-            seen[theirs] = align(ours, theirs)
-        for i, j in seen[theirs]:
-            found[j].call = wanted[i]
-    _own(nodes)
+        theirs = [token(node, shaped) for node in found]
+        # Other code adds up gradients as they come, compiled code at its end.
+        late = [
+            compiled and node.parent is not None and node.parent.event.name.endswith("AccumulateGrad") for node in found
+        ]
+        key = (*theirs, *late)
+        if key not in seen:
+            seen[key], left = [], wanted
+            for part in (False, True):
+                places = [j for j, is_late in enumerate(late) if is_late == part]
+                there = [theirs[j] for j in places]
+                known_there = set(there)
+                ours = [
+                    call
+                    for call in left
+                    if token(call, shaped) in known_there and part <= (call.key[1:] == ACCUMULATED)
+                ]
+                pairs = align([token(call, shaped) for call in ours], there)
+                seen[key] += [(places[j], ours[i]) for i, j in pairs]
+                taken = {ours[i] for i, _ in pairs}
+                left = [call for call in left if call not in taken]
+        for j, call in seen[key]:
+            found[j].call = call
+
+
+def token(what: Node | Call, shaped: bool) -> Any:
+    """What an operator and its call have in common: their name, and of products the sizes, where the trace has them."""
+    name = _plain(what.event.name if isinstance(what, Node) else what.name)
+    if not shaped or name.removeprefix("aten::") not in PRODUCTS:
+        return name
+    if isinstance(what, Call):
+        return (name, *shapes(what.entry)[-2:]) if what.entry else name
+    first = "add" in name  # the operand that is added
+    return (name, *(tuple(each) for each in (what.event.source["args"].get("Input Dims") or [])[first : first + 2]))
+
+
+def shapes(entry: Entry) -> list[tuple[int, ...]]:
+    """The shapes of a call's tensors, in order; none of a view, of which the counter keeps no key."""
+    import torch
+
+    def walk(part: Any) -> Iterator[tuple[int, ...]]:
+        if isinstance(part, torch.Size):
+            yield tuple(part)
+        elif isinstance(part, tuple):
+            for each in part:
+                yield from walk(each)
+
+    return list(walk(entry.key))
 
 
 def _plain(name: str) -> str:
-    """An operator's name without the mark of one in place: autograd adds gradients in place, and not so while somebody watches."""
+    """An operator's name without the mark of one in place: autograd adds gradients in place, and not so while somebody watches.
+
+    Compiled code calls a kernel of attention without the operator around it.
+    """
+    if name.startswith(f"aten::_{ATTENTION.removesuffix('_attention')}") and not name.endswith("_backward"):
+        return f"aten::{ATTENTION}"
     return name.rstrip("_")
 
 
-def align(ours: Sequence[str], theirs: Sequence[str]) -> list[tuple[int, int]]:
+def align(ours: Sequence[Any], theirs: Sequence[Any]) -> list[tuple[int, int]]:
     """Pairs of places at which two sequences agree, in order; where they part, they meet again where most of
     the next operators agree.
 
@@ -142,7 +192,7 @@ def align(ours: Sequence[str], theirs: Sequence[str]) -> list[tuple[int, int]]:
     return pairs
 
 
-def _apart(ours: Sequence[str], theirs: Sequence[str], i: int, j: int) -> tuple[int, int]:
+def _apart(ours: Sequence[Any], theirs: Sequence[Any], i: int, j: int) -> tuple[int, int]:
     """How many to pass over on either side, from two places that differ, so that most of what follows agrees."""
     mine, others = ours[i : i + REACH], theirs[j : j + REACH]
     common = [[0] * (len(others) + 1) for _ in range(len(mine) + 1)]  # of what is left of both
@@ -158,9 +208,10 @@ def _apart(ours: Sequence[str], theirs: Sequence[str], i: int, j: int) -> tuple[
     return (a, b) if common[0][0] else (len(mine), len(others))
 
 
-def _own(nodes: Sequence[Node]) -> None:
+def own(nodes: Sequence[Node]) -> None:
+    """Give each node its owner, where it has none yet."""
     for node in nodes:
-        node.owner = node.call or (node.parent.owner if node.parent else None)
+        node.owner = node.call or node.owner or (node.parent.owner if node.parent else None)
     longest: dict[Node, tuple[float, Call]] = {}
     for node in reversed(nodes):
         around = node.parent

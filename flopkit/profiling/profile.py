@@ -11,24 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from flopkit import devices, units
+from flopkit.counter.breakdown import check_depth
 from flopkit.measuring.measurement import Measurement
 from flopkit.measuring.protocol import interval
 from flopkit.profiling.events import Trace, read_trace
 from flopkit.profiling.joining import NOT_JOINED, Joined, join
 from flopkit.profiling.matching import WHOLE, Key
-from flopkit.profiling.rows import COLUMNS, FORMATS, MARKS, compared, grouped, key_of, main_roof, rows_of
+from flopkit.profiling.rows import COLUMNS, FORMATS, MARKS, beats, compared, grouped, key_of, main_roof, rows_of
 from flopkit.tables import Table, as_html
 
 __all__ = ["Profile"]
-
-BEATEN = 1.02  # of the roof: more than rounding
 
 
 class Profile:
     """Where the seconds of a step went, operator by operator: the result of `flopkit.profile`.
 
-    Every second is in one row: of an operator in a module and a phase, of ``(not joined)``, or of a reason for which nothing ran, such
-    as ``(Python)`` or ``(host-bound)``. The rows sum to ``seconds``.
+    Every second is in one row: of an operator in a module and a phase, of what torch.compile fused, of ``(not joined)``,
+    or of a reason for which nothing ran, such as ``(Python)`` or ``(host-bound)``. The rows sum to ``seconds``.
 
     The roof is that of the device that the trace names, on a CPU of the ceilings that `flopkit.ceilings` kept; `on` takes another.
 
@@ -47,9 +46,13 @@ class Profile:
         self.dtype = dtype
         self.device = self._found() if device is None else device
         self.rows = rows_of(self.joined, report, self.device, dtype)
-        if beaten := sum((row["of_roof"] or 0.0) > BEATEN for row in self.rows):
+        if uneven := self.joined.uneven:
             self.notes.append(
-                f"{units.count(beaten, 'rows')} faster than the roof: caches serve their bytes, or the roof is another device's"
+                f"the steps differ: {units.count(uneven, 'operators')} of the counted one ran in some of them only; their rates are too high"
+            )
+        if beaten := sum(beats(row) for row in self.rows):
+            self.notes.append(
+                f"{units.count(beaten, 'rows')} faster than the roof: caches serve their bytes, or the roof is another device's, or was measured while other programs ran: fk.ceilings() measures it anew"
             )
 
     @classmethod
@@ -138,6 +141,9 @@ class Profile:
         rates *flops_per_s* and *bytes_per_s*, the share *of_roof* (the least time of the row's calls over its seconds), what *bound* it is:
         compute, memory, both, communication or launch, and *launches*: kernels and copies, on a CPU calls.
 
+        What a data loader calls in the main process has the module ``(data loader)`` and no phase. Rows that torch.compile fused
+        (``compiled: …``) have no bytes, and so no bound.
+
         On a GPU a row is launch-bound where the device waited for its launches longer than they ran; on a CPU where a call moves less than
         64 KiB and does less than a million FLOPs.
         """
@@ -162,12 +168,11 @@ class Profile:
         ValueError
             For another depth.
         """
-        if depth is not None and (not isinstance(depth, int) or isinstance(depth, bool) or depth < 0):
-            raise ValueError(f"depth={depth!r}: must be 0 (the model alone), 1, 2, … or None (all the way)")
+        check_depth(depth)
 
         def place(row: dict[str, Any]) -> Key:
             if not row["phase"]:  # nothing of the program's
-                return (row["operator"], row["operator"], "")
+                return ("", row["module"] or row["operator"], "")
             if row["module"].startswith("(") or depth is None:
                 return ("", row["module"], "")
             return ("", ".".join(row["module"].split(".")[:depth]) or WHOLE, "")
@@ -177,7 +182,7 @@ class Profile:
     def by_phase(self) -> Table:
         """One row for each phase, and for what belongs to none."""
         return self._table(
-            self._groups(lambda row: ("", "", row["phase"] or row["operator"])), ("phase",), "by phase"
+            self._groups(lambda row: ("", "", row["phase"] or row["module"] or row["operator"])), ("phase",), "by phase"
         )  # fmt: skip
 
     def gaps(self, most: int = 20) -> Table:
@@ -221,7 +226,7 @@ class Profile:
         return Table(rows, caption="communication", formats=FORMATS)
 
     def not_joined(self) -> Table:
-        """What the trace shows and the counter did not see, by its name in the trace: a graph's kernels, compiled code, the engine."""
+        """What the trace shows and the counter did not see, by its name in the trace: a CUDA graph's kernels, the engine."""
         rows = [
             {"name": name, "seconds": seconds, "number": number}
             for name, (seconds, number) in sorted(self.joined.strangers.items(), key=lambda item: -item[1][0])
@@ -311,7 +316,12 @@ class Profile:
         spread = f" ± {units.percent((high - low) / 2 / self.seconds)}" if steps > 1 else ""
         plain = "the time without it was not measured"
         if self.plain is not None and self.overhead is not None:
-            plain = f"{units.seconds(self.plain.seconds)} without it (fk.measure): profiling adds {units.percent(max(self.overhead, 0.0))}"
+            adds = (
+                f"profiling adds {units.percent(self.overhead)}"
+                if self.overhead >= 0
+                else "what profiling adds is lost in the noise"
+            )
+            plain = f"{units.seconds(self.plain.seconds)} without it (fk.measure): {adds}"
         sent = [sum(row[name] for row in self.rows) for name in ("communication", "hidden")]
         return [
             f"{units.seconds(self.seconds)}{spread} a step under the profiler ({units.count(steps, 'steps')}); {plain}",

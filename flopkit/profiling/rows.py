@@ -14,14 +14,16 @@ from flopkit.counter.breakdown import FORMATS as OF_COUNTS
 from flopkit.counter.work import UNKNOWN
 from flopkit.dtypes import format_of
 from flopkit.measuring.protocol import interval
+from flopkit.profiling.compiled import COMPILED
 from flopkit.profiling.joining import Joined
 from flopkit.profiling.matching import Key
 from flopkit.rooflines import Calls, program_bound, roofline
 
-__all__ = ["compared", "grouped", "key_of", "main_roof", "rows_of"]
+__all__ = ["beats", "compared", "grouped", "key_of", "main_roof", "rows_of"]
 
 SMALL = (2**16, 2**20)  # bytes and FLOPs of a call on a CPU: with less, most of its time is the way to the kernel
 AT_ROOF = 0.8  # of the roof: what sits there has nothing to gain
+_BEATEN = 1.02  # of the roof: more than rounding
 MARKS = ("operator", "module", "phase")
 COLUMNS = ("seconds", "share", "flops", "bytes", "flops_per_s", "bytes_per_s", "of_roof", "bound", "launches")
 FORMATS: dict[str, Callable[[Any], str]] = {
@@ -40,6 +42,11 @@ FORMATS: dict[str, Callable[[Any], str]] = {
 Rows = list[dict[str, Any]]
 
 
+def beats(row: dict[str, Any]) -> bool:
+    """Whether a row is faster than its roof: then the roof is not its own, and says nothing of what it can gain."""
+    return bool((row["of_roof"] or 0.0) > _BEATEN)
+
+
 def key_of(row: dict[str, Any]) -> Key:
     """Operator, module and phase of a row."""
     return row["operator"], row["module"], row["phase"]
@@ -51,7 +58,7 @@ def rows_of(joined: Joined, report: Any, device: Any, dtype: Any) -> Rows:
     bounds: dict[Key, dict[str, Any]] = {}
     if device is not None:
         calls = [
-            Calls(key[0], str(place), 1, format_of(entry.work.dtype) if flops else "", flops, entry.work.bytes, entry.work.status != UNKNOWN)
+            Calls(key[0], str(place), 1, format_of(entry.work.dtype) if flops else "", flops, _bytes(key, [entry]) or 0, entry.work.status != UNKNOWN)
             for place, key in enumerate(keys)
             for entry in joined.rows[key].entries
             for flops in (_flops(report, [entry]),)
@@ -64,8 +71,8 @@ def rows_of(joined: Joined, report: Any, device: Any, dtype: Any) -> Rows:
         least = bounds.get(key, {})
         found.append(_completed({
             **dict(zip(MARKS, key, strict=True)), "seconds": statistics.fmean(row.seconds), "flops": _flops(report, row.entries),
-            "bytes": sum(entry.work.bytes for entry in row.entries), "launches": row.launches / len(row.seconds),
-            "least": least.get("seconds"), "at_peak": least.get("at_peak"), "roof": least.get("bound", ""),
+            "bytes": _bytes(key, row.entries), "launches": row.launches / len(row.seconds),
+            "least": least.get("seconds"), "at_peak": least.get("at_peak"), "roof": "" if key[0].startswith(COMPILED) else least.get("bound", ""),
             "waited": row.waited, "communication": row.communication, "hidden": row.hidden,
         }, whole, joined.on_gpu))  # fmt: skip
     return sorted(found, key=lambda row: -row["seconds"])
@@ -79,8 +86,10 @@ def grouped(rows: Rows, place: Callable[[dict[str, Any]], Key], whole: float, on
     found = []
     for key, members in groups.items():
         total: dict[str, Any] = dict(zip(MARKS, key, strict=True))
-        for name in ("seconds", "flops", "bytes", "launches", "waited", "communication", "hidden"):
+        for name in ("seconds", "flops", "launches", "waited", "communication", "hidden"):
             total[name] = sum(row[name] for row in members)
+        moved = [row["bytes"] for row in members]
+        total["bytes"] = None if None in moved else sum(moved)
         for name in ("least", "at_peak"):
             known = [row[name] for row in members if row[name] is not None]
             total[name] = sum(known) if known else None
@@ -97,7 +106,10 @@ def _completed(row: dict[str, Any], whole: float, on_gpu: bool) -> dict[str, Any
     row["flops_per_s"] = row["flops"] / seconds if seconds and row["flops"] else None
     row["bytes_per_s"] = row["bytes"] / seconds if seconds and row["bytes"] else None
     row["of_roof"] = row["least"] / seconds if row["least"] and seconds else None
-    small = all(row[name] < most * row["launches"] for name, most in zip(("bytes", "flops"), SMALL, strict=True))
+    small = all(
+        row[name] is not None and row[name] < most * row["launches"]
+        for name, most in zip(("bytes", "flops"), SMALL, strict=True)
+    )
     short = row["waited"] > seconds if on_gpu else small
     if row["communication"]:
         row["bound"] = "communication"
@@ -106,6 +118,11 @@ def _completed(row: dict[str, Any], whole: float, on_gpu: bool) -> dict[str, Any
     else:
         row["bound"] = row["roof"]
     return row
+
+
+def _bytes(key: Key, entries: Iterable[Any]) -> int | None:
+    """What the operators of a row move; None where they were fused and move less."""
+    return None if key[0].startswith(COMPILED) else sum(entry.work.bytes for entry in entries)
 
 
 def _flops(report: Any, entries: Iterable[Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from flopkit.counter.running import in_order
 from flopkit.measuring import arguments
 from flopkit.measuring.protocol import BUDGET
 from flopkit.measuring.running import measure
-from flopkit.profiling.events import STEP, Trace, read_trace
+from flopkit.profiling.events import LOADER, STEP, Trace, read_trace
 from flopkit.profiling.matching import ATTENTION
 from flopkit.profiling.profile import Profile
 from flopkit.sizes import positive
@@ -44,18 +45,21 @@ def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None
     Raises
     ------
     TypeError
-        If *fn* cannot be called, or the budget is no number.
+        If *fn* cannot be called or only makes a generator or a coroutine, or the budget is no number.
     ValueError
-        For a budget that is not positive, a function that runs no operator, one that communicates with other ranks, and whatever
-        `flopkit.measure` refuses.
+        For a budget that is not positive, a function that runs no operator, runs all in threads of its own, or communicates
+        with other ranks, while another of torch's profilers runs, and for whatever `flopkit.measure` refuses.
 
     Notes
     -----
     Profiling lengthens a step, the more the shorter its operators: `flopkit.profiling.Profile.overhead` says by how much. Short rows are too long by a
     microsecond or two a call. The step is called a few times for each of the three; what it changes, such as weights, changes each time.
 
-    Functions that were compiled run uncompiled while they are counted, so their kernels stay in the row ``(not joined)``, as do those of CUDA
-    graphs. Joining on CUDA has been tested on traces only, not on a GPU.
+    Functions that were compiled run uncompiled while they are counted. What torch.compile made of them has rows of its own:
+    ``compiled: add + relu`` is what it fused, named by the operators that left no event. It has their FLOPs but no bytes,
+    which nobody knows, and its time includes the Python code around the kernels, unless the kernels have events of their own
+    (``torch._inductor.config.cpp.enable_kernel_profile``). ``(torch.compile)`` is guards and wrappers. Kernels of CUDA graphs
+    stay in the row ``(not joined)``. Joining on CUDA has been tested on traces only, not on a GPU.
 
     Examples
     --------
@@ -70,21 +74,36 @@ def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None
     if not callable(fn):
         raise TypeError(f"fn={fn!r}: must be a function or a module; pass its arguments after it, profile(fn, x)")
     budget = BUDGET if time_budget is None else positive("time_budget", time_budget, "seconds")
+    for is_late, way in ((inspect.isgeneratorfunction, "list"), (inspect.iscoroutinefunction, "asyncio.run")):
+        if is_late(fn):
+            raise TypeError(f"fn={_name(fn)}: a call of it runs nothing yet; pass lambda: {way}({_name(fn)}(…))")
+    if _profiler_runs():
+        raise ValueError("torch's profiler is running, and only one can: call fk.profile outside of its block")
     _check_alone(fn, args, kwargs)
     plain = measure(fn, *args, time_budget=budget / 2, **kwargs)
     report = in_order(fn, *args, **kwargs)
     if not report.order:
-        raise ValueError(
-            f"fn={getattr(fn, '__name__', fn)}: no operator of torch ran in it; pass a step that runs some"
-        )
+        raise ValueError(f"fn={_name(fn)}: no operator of torch ran in it; pass a step that runs some")
     fewest, most = STEPS
     steps = max(fewest, min(most, int(budget / 2 / plain.seconds)))
     trace = _traced(fn, args, kwargs, steps)
+    if trace.is_compiled:  # and products may be in another order, so their sizes are asked for, too
+        trace = _traced(fn, args, kwargs, steps, record_shapes=True)
     masks = _causal_masks()
     if any(entry.op == ATTENTION for entry, *_ in report.order):
         with masks:
             fn(*args, **kwargs)
     return Profile(trace, report, plain, causal_masks=masks.found)
+
+
+def _name(fn: Any) -> str:
+    return str(getattr(fn, "__name__", type(fn).__name__))
+
+
+def _profiler_runs() -> bool:
+    import torch
+
+    return bool(torch.autograd.profiler._is_profiler_enabled)
 
 
 def _check_alone(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -96,12 +115,14 @@ def _check_alone(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         return
     if in_order(fn, *args, **kwargs).communication.rows:
         raise ValueError(
-            f"fn={getattr(fn, '__name__', type(fn).__name__)}: it communicates with other ranks, and ranks that run it by their own clocks lose step; "
+            f"fn={_name(fn)}: it communicates with other ranks, and ranks that run it by their own clocks lose step; "
             "run equally many steps on each under torch.profiler, and join: flopkit.profiling.Profile.from_trace(path, flopkit.profiling.in_order(step))"
         )
 
 
-def _traced(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], steps: int) -> Trace:
+def _traced(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], steps: int, record_shapes: bool = False
+) -> Trace:
     """So many steps under torch's profiler, after one that is not kept."""
     import torch
     from torch.profiler import ProfilerActivity, record_function
@@ -110,25 +131,53 @@ def _traced(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     on_gpu = cuda.is_available() and cuda.is_initialized()
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
     run = arguments.rotating(fn, arguments.copies((args, kwargs), arguments.place(arguments.tensors(args, kwargs))))
-    prof: Any = torch.profiler.profile(activities=kinds)
+    prof: Any = torch.profiler.profile(activities=kinds, record_shapes=record_shapes)
     with _unheard():
         prof.__enter__()
     try:
         run()  # the first event of all takes the profiler milliseconds
+        if not _profiler_runs():
+            raise ValueError(f"fn={_name(fn)}: it runs torch's profiler, and only one can run; take it out of the step")
         if on_gpu:
             cuda.synchronize()
-        for step in range(steps):
-            with record_function(f"{STEP}{step}"):
-                run()
-                if on_gpu:
-                    cuda.synchronize()
+        with _marked_iterators():
+            for step in range(steps):
+                with record_function(f"{STEP}{step}"):
+                    run()
+                    if on_gpu:
+                        cuda.synchronize()
     finally:
         with _unheard():
             prof.__exit__(None, None, None)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "trace.json")
         prof.export_chrome_trace(str(file))
-        return read_trace(file)
+        try:
+            return read_trace(file)
+        except ValueError:
+            raise ValueError(
+                f"fn={_name(fn)}: its operators ran in threads that it started, which torch's profiler does not see; "
+                "run them in the thread that calls it"
+            ) from None
+
+
+@contextlib.contextmanager
+def _marked_iterators() -> Iterator[None]:
+    """A data loader's start, of its workers, too, is loading: torch marks only what it does for each batch."""
+    from torch.profiler import record_function
+    from torch.utils.data import DataLoader
+
+    plain = DataLoader.__iter__
+
+    def marked(self: Any) -> Any:
+        with record_function(f"{LOADER}#__iter__"):
+            return plain(self)
+
+    DataLoader.__iter__ = marked  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        DataLoader.__iter__ = plain  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager

@@ -318,7 +318,7 @@ def _torchtitan() -> Iterator[ParallelRun]:
         stages, selective, newer = row["pipeline"], row["recompute"] == "selective", row["page"].endswith("H200")
         layout = Layout(
             tensor=row["tensor"], context=row["context"], pipeline=stages, data=row["data"], virtual=row["stages"], micro_batch=row["micro_batch"],
-            zero=2 if stages > 1 else 3, recompute="none" if selective else "full",
+            zero=2 if stages > 1 else 3, recompute="none" if selective else "full", regather="context",
         )  # fmt: skip
         assumed = [] if newer else [_GRAND_TETON]
         if selective:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from flopkit.models import load
-from flopkit.models.configs import hf_config
+from flopkit.diagnosis.hybrids import hybrid_flops_per_token
+from flopkit.models import Model, load
 from flopkit.published.audit import trainer
 from flopkit.published.rows import Row
 from flopkit.recordings.published_data import dataset
 from flopkit.tables import Table
 
-__all__ = ["WITHIN", "megatron_bridge"]
+__all__ = ["WITHIN", "megatron_bridge", "with_mtp"]
 
 WITHIN = 0.01
 """How far TFLOP/s and tokens/s of a row may be apart: both are means that were rounded, and not always of the same steps."""
 
+_PREDICTED = 2  # layers for multi-token prediction in the recipes of hybrids that have them
 _MATRICES = "counts two of the three matrices of an expert, and windows as full attention"
 _MAMBA = "counts a Mamba layer as if it were twice as wide as the model; here it is 1.5 times as wide"
 _DEPTHS = "counts both layers for multi-token prediction, each with attention, experts and head"
@@ -64,32 +65,27 @@ def megatron_bridge() -> Table:
 
 
 @cache
-def _counted(model: str, seq: int, without_mtp: bool) -> tuple[float, float, str]:
+def _counted(name: str, seq: int, without_mtp: bool) -> tuple[float, float, str]:
     """FLOPs per token by their formula, by EXACT without multi-token prediction, and why the two differ."""
-    exact = float(load(model).train_step(seq=seq).flops_per_token)
-    if model.startswith("gpt-oss"):
-        return trainer("megatron-bridge-26.04").flops_per_token(model, seq), exact, _MATRICES
-    if model.startswith("nemotron"):
-        depths = 2 if "super" in model else 0
-        return _hybrid(model, seq, depths), exact, _DEPTHS if depths else _MAMBA
-    mtp = model == "deepseek-v3" and not without_mtp
-    step = load(model, mtp=mtp).train_step(seq=seq)
-    return float(step.under("MEGATRON").flops_per_token), exact, _MTP if mtp else ""
+    model = load(name)
+    step, predicts = model.train_step(seq=seq), None if without_mtp else with_mtp(name)
+    exact = float(step.flops_per_token)
+    hybrid = hybrid_flops_per_token(model, {"seq": seq}, _PREDICTED if predicts else 0)
+    if hybrid is not None:
+        return hybrid, exact, _DEPTHS if predicts else _MAMBA
+    if any(getattr(block.mixer, "window", None) is not None for block, _ in model.blocks):
+        return trainer("megatron-bridge-26.04").flops_per_token(name, seq), exact, _MATRICES
+    counted = predicts.train_step(seq=seq) if predicts else step
+    return float(counted.under("MEGATRON").flops_per_token), exact, _MTP if predicts else ""
 
 
-def _hybrid(model: str, seq: int, depths: int) -> float:
-    """hybrid_flops of Megatron-Bridge, per token: layers by the letters of the pattern, *depths* of attention and experts for multi-token
-    prediction; a Mamba layer 2 · d_model wide, its scan at 7 FLOPs per element of the state."""
-    c = hf_config(model)
-    d, pattern = c["hidden_size"], c["hybrid_override_pattern"]
-    wide = c["num_attention_heads"] * c["head_dim"]
-    attention = 4 * wide * d * (1 + c["num_key_value_heads"] / c["num_attention_heads"]) + 2 * wide * seq
-    inner, state = 2 * d, c["ssm_state_size"]
-    mamba = 2 * d * (2 * inner + 2 * c["n_groups"] * state + c["mamba_num_heads"]) + 7 * inner * state + 2 * inner * d
-    latent = c.get("moe_latent_size") or 0
-    routed = 4 * (latent or d) * c["moe_intermediate_size"] * c["num_experts_per_tok"] + 4 * d * latent
-    experts = routed + 4 * d * c["moe_shared_expert_intermediate_size"]
-    layers = (
-        (pattern.count("*") + depths) * attention + pattern.count("M") * mamba + (pattern.count("E") + depths) * experts
-    )
-    return 3 * float(layers + 2 * d * c["vocab_size"] * (1 + depths))
+def with_mtp(name: str) -> Model | None:
+    """The model called *name* with its layer for multi-token prediction; None where it has none.
+
+    >>> with_mtp("deepseek-v3") is None, with_mtp("kimi-k2") is None
+    (False, True)
+    """
+    try:
+        return load(name, mtp=True)
+    except ValueError:
+        return None

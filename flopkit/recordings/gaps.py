@@ -9,8 +9,10 @@ from typing import Any
 
 from flopkit import units
 from flopkit.models import load
+from flopkit.models.recurrences import StateSpace
 from flopkit.parallel import Layout
 from flopkit.published.parallel_runs import ParallelRun, parallel_runs
+from flopkit.recordings.bridge import with_mtp
 from flopkit.recordings.published_data import dataset
 from flopkit.tables import Table
 
@@ -20,14 +22,13 @@ _CLUSTERS = {
     "h100-sxm": "dgx-h100", "b200": "dgx-b200", "b300": "dgx-b300", "gb200": "dgx-gb200", "gb300": "dgx-gb300",
 }  # fmt: skip
 _NARROW = {"fp8": {"linear": "fp8", "rest": "bf16"}, "fp4": {"linear": "fp4", "rest": "bf16"}, "bf16": "bf16"}
-_NO_LAYOUT = ("nemotron",)  # how Mamba's layers divide among expert-parallel ranks is not known here
 
 
 @cache
 def bridge_runs() -> tuple[ParallelRun, ...]:
     """The rows of Megatron-Bridge whose layout can be worked out.
 
-    Left out: Nemotron's, whose layers are not divided here, and one whose printed expert degree, 64, does not divide the 32 GPUs of a stage.
+    Left out: those with Mamba layers, which are not divided here, and one whose printed expert degree, 64, does not divide the 32 GPUs of a stage.
 
     Examples
     --------
@@ -36,7 +37,13 @@ def bridge_runs() -> tuple[ParallelRun, ...]:
     (155, 'megatron_bridge r26.04', 'llama-3-70b, 64 × DGX-GB300, fp4, pp4 vp5, NVFP4')
     """
     rows = dataset("megatron_bridge").rows
-    return tuple(_run(row) for row in rows if not row["workload"].startswith(_NO_LAYOUT) and _possible(row))
+    return tuple(_run(row) for row in rows if _divided(row["workload"]) and _possible(row))
+
+
+@cache
+def _divided(name: str) -> bool:
+    """Whether it is known here how the model's layers divide among expert-parallel ranks: of Mamba's it is not."""
+    return not any(isinstance(block.mixer, StateSpace) for block, _ in load(name).blocks)
 
 
 def _degrees(row: Mapping[str, Any]) -> dict[str, int]:
@@ -65,7 +72,7 @@ def _run(row: Mapping[str, Any]) -> ParallelRun:
         virtual=virtual if equal and stages > 1 else 1, micro_batch=row["micro_batch"], zero=3 if "FSDP" in said else 1,
     )  # fmt: skip
     assumed = [] if row["precision"] else ["no number format is printed: fp8 for the layers' weights"]
-    if row["workload"] == "deepseek-v3" and "w/o MTP" not in said:
+    if "w/o MTP" not in said and with_mtp(row["workload"]) is not None:
         assumed.append("without the layer for multi-token prediction, which ran")
     return ParallelRun(
         f"megatron_bridge {row['table']}", f"{row['workload']}, {row['count']} × {row['device']}, {row['precision'] or 'no format'}, {said}",

@@ -20,8 +20,8 @@ PARTS = ("step", "dense", "experts", "cache")
 
 
 def intensity_limit(
-    model: Model | str, *, context: int, weights: Weights | None = None, kv_cache: CacheFormat | None = None
-) -> float:
+    model: Model | str, *, context: int, weights: Weights | None = None, kv_cache: CacheFormat | None = None, source: int | None = None
+) -> float:  # fmt: skip
     """FLOPs per byte of a step of decoding that no batch passes: a sequence's FLOPs by the bytes that it adds.
 
     A sequence adds its cache and a row of the embedding; the weights are read once for all. More sequences bring the intensity closer to
@@ -31,6 +31,7 @@ def intensity_limit(
     (5, 60)
     """
     sizes: dict[str, Any] = {"context": number("context", context), "weights": weights, "kv_cache": kv_cache}
+    sizes["source"] = source
     some, twice = (
         the_model(model).decode(batch=batch, **sizes) for batch in (2**40, 2**41)
     )  # enough to choose every expert
@@ -39,7 +40,7 @@ def intensity_limit(
 
 def batch_at_ridge(
     model: Model | str, device: Any, *, context: int, weights: Weights | None = None, kv_cache: CacheFormat | None = None, compute: DType | None = None,
-    part: str = "step",
+    part: str = "step", source: int | None = None,
 ) -> int | None:  # fmt: skip
     """The first batch at which decoding is compute-bound; None where no batch is, because the caches alone keep the memory busy.
 
@@ -53,6 +54,8 @@ def batch_at_ridge(
     part : str, optional
         Of what: ``"step"``, all arithmetic beside all reading, as where everything overlaps; ``"dense"``, the dense layers alone, which
         are compute-bound from there on where layers run in order; ``"experts"``, the experts; ``"cache"``, attention's core.
+    source : int, optional
+        Of an encoder-decoder: tokens that its encoder has read, as in `Model.decode`.
 
     Examples
     --------
@@ -64,6 +67,7 @@ def batch_at_ridge(
     model, device = the_model(model), devices.device(device)
     choice("part", part, PARTS)
     sizes: dict[str, Any] = {"context": number("context", context), "weights": weights, "kv_cache": kv_cache}
+    sizes["source"] = source
     ridge = arithmetic(model, device, weights, compute) / device.bandwidth
     if part == "step" and intensity_limit(model, **sizes) <= ridge:
         return None

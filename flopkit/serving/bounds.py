@@ -194,7 +194,7 @@ class Bound:
 
 def decode(
     model: Model | str, device: Any, *, context: Size, batch: Size = 1, weights: Weights | None = None, kv_cache: CacheFormat | None = None,
-    compute: DType | None = None, count: Size = 1, new: Size = 1, experts: str = "most",
+    compute: DType | None = None, count: Size = 1, new: Size = 1, experts: str = "most", source: Size | None = None,
 ) -> Bound:  # fmt: skip
     """The bounds of one step of decoding, in which each user gets a token.
 
@@ -226,6 +226,8 @@ def decode(
     experts : str, optional
         Of a mixture: ``"most"``, as many different experts as so many tokens can choose, or ``"expected"``, as many as they choose on
         average by chance. `Bound.expected` gives the latter beside the former.
+    source : Size, optional
+        Of an encoder-decoder: tokens that its encoder has read, as in `Model.decode`.
 
     Raises
     ------
@@ -264,14 +266,17 @@ def decode(
         compute=compute,
         count=count,
         new=new,
+        source=source,
     )
-    served = decoded(model, context=context, batch=batch, weights=weights, kv_cache=kv_cache, new=new, experts=experts)
-    return _bound(model, device, served, context, batch, size("new", new), weights, compute, count, experts, again)
+    served = decoded(
+        model, context=context, batch=batch, weights=weights, kv_cache=kv_cache, new=new, experts=experts, source=source
+    )
+    return _bound(model, device, served, batch, size("new", new), weights, compute, count, experts, again)
 
 
 def prefill(
     model: Model | str, device: Any, *, prompt: Size, prefix: Count = 0, batch: Size = 1, weights: Weights | None = None, kv_cache: CacheFormat | None = None,
-    compute: DType | None = None, count: Size = 1, experts: str = "most",
+    compute: DType | None = None, count: Size = 1, experts: str = "most", source: Size | None = None,
 ) -> Bound:  # fmt: skip
     """The bounds of the pass over a prompt, or over a chunk of it behind a *prefix* that lies in the cache: the least time to first token.
 
@@ -280,16 +285,23 @@ def prefill(
     Parameters
     ----------
     prompt : Size
-        New tokens of a sequence.
+        New tokens of a sequence; of an encoder-decoder as in `Model.prefill`.
     prefix : Count, optional
-        Tokens of a sequence that lie in the cache already.
+        Tokens of a sequence that lie in the cache already; of an encoder-decoder as in `Model.prefill`.
     batch : Size, optional
         Sequences.
+    source : Size, optional
+        Of an encoder-decoder: tokens that its encoder reads, as in `Model.prefill`.
 
     Examples
     --------
     >>> prefill("llama-3-8b", "h100-sxm", prompt=8192).bound
     'compute'
+
+    Whisper's encoder reads 30 seconds of sound, whatever the prompt is:
+
+    >>> f"{prefill('whisper-large-v3', 'h100-sxm', prompt=4).cost.flops / 1e12:.3f} TFLOPs"
+    '2.595 TFLOPs'
     """
     model = the_model(model)
     again = partial(
@@ -303,11 +315,12 @@ def prefill(
         kv_cache=kv_cache,
         compute=compute,
         count=count,
+        source=source,
     )
     served = prefilled(
-        model, prompt=prompt, batch=batch, weights=weights, kv_cache=kv_cache, prefix=prefix, experts=experts
-    )
-    return _bound(model, device, served, prompt + prefix, batch, prompt, weights, compute, count, experts, again)
+        model, prompt=prompt, batch=batch, weights=weights, kv_cache=kv_cache, prefix=prefix, experts=experts, source=source
+    )  # fmt: skip
+    return _bound(model, device, served, batch, prompt, weights, compute, count, experts, again)
 
 
 def arithmetic(model: Model, device: Any, weights: Weights | None, compute: DType | None) -> float:
@@ -326,7 +339,6 @@ def _bound(
     model: Model,
     device: Any,
     served: ServingPass,
-    context: Number,
     batch: Number,
     new: Number,
     weights: Any,
@@ -340,7 +352,9 @@ def _bound(
     roof = bound_by(
         2 * cost.macs, cost.bytes, count * arithmetic(model, device, weights, compute), count * device.bandwidth
     )
-    memory = model.weight_bytes(weights) + cached_bytes(model.cached(context), served.cache, batch)
+    run = served.run
+    held = model.cached(run.kv, source=run.encoded)
+    memory = model.weight_bytes(weights) + cached_bytes(held, served.cache, batch)
     available, chosen = device.available, _chooses(model)
     supposes = ""
     if chosen and reading(batch * new) == "plain" and batch * new > 1 and roof.bound == "memory":

@@ -88,6 +88,7 @@ def capacity(
     windows: str = "window",
     batched: int = 0,
     copies: int = 1,
+    source: int | None = None,
 ) -> Capacity:
     """The tokens and sequences whose caches fit beside the weights.
 
@@ -124,6 +125,9 @@ def capacity(
     copies : int, optional
         How many devices hold the same cache. With tensor parallelism latents are whole on each device, and so are heads where there are
         fewer of them than devices.
+    source : int, optional
+        Of an encoder-decoder: tokens that its encoder reads, whose keys and values each sequence holds beside its context, in whole blocks,
+        too. None: as many as *context*, and of sound its fixed length.
 
     Raises
     ------
@@ -161,10 +165,10 @@ def capacity(
     context, block, batched = number("context", context), number("block", block), number("batched", batched, minimum=0)
     copies = number("copies", copies)
     rows = _rows(choice("windows", windows, tuple(WINDOWS)), block, batched)
-    kind = model.cache_format(kv_cache)
+    kind, encoded = model.cache_format(kv_cache), model.encoded(context, source)
 
     def held(tokens: int) -> Any:
-        return copies * cached_bytes(model.cached(tokens, rows), kind)
+        return copies * cached_bytes(model.cached(tokens, rows, encoded), kind)
 
     sequence = held(context)
     whole = 2**20 * block
@@ -197,6 +201,7 @@ def largest_batch(
     utilization: float | None = None,
     reserve: float = 0,
     windows: str = "window",
+    source: int | None = None,
 ) -> int:
     """How many sequences of *context* tokens fit beside the weights; 0 where not even one does.
 
@@ -210,6 +215,8 @@ def largest_batch(
         Tokens of a sequence.
     utilization, reserve : float, optional
         As in `capacity`, which also rounds to blocks and says how many tokens fit.
+    source : int, optional
+        As in `capacity`.
 
     Examples
     --------
@@ -217,7 +224,13 @@ def largest_batch(
     True
     """
     formats: dict[str, Any] = {"weights": weights, "kv_cache": kv_cache}
-    how: dict[str, Any] = {"utilization": utilization, "reserve": reserve, "windows": windows, "block": 1}
+    how: dict[str, Any] = {
+        "utilization": utilization,
+        "reserve": reserve,
+        "windows": windows,
+        "block": 1,
+        "source": source,
+    }
     found = capacity(model, device, context=context, count=count, **formats, **how)
     return int(found.room // found.sequence_bytes)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from flopkit.arithmetic import Number, where
 from flopkit.models import Model
+from flopkit.models.catalogue import the_model
 from flopkit.serving.bounds import SCHEDULES, decode
 from flopkit.sizes import choice, positive, size
 
@@ -67,7 +68,7 @@ def speculate(
     schedule : str, optional
         ``"overlapped"`` or ``"in order"``, as in `Bound`.
     **rest : Any
-        *batch*, *weights*, *kv_cache*, *compute* and *count*, as in `decode`, for both models.
+        *batch*, *weights*, *kv_cache*, *compute*, *count* and *source*, as in `decode`, for both models.
 
     Examples
     --------
@@ -75,11 +76,12 @@ def speculate(
     >>> round(plan.tokens, 2), round(plan.speedup, 2)
     (3.36, 2.34)
     """
-    tokens = expected_tokens(drafted, acceptance)
+    tokens, source = expected_tokens(drafted, acceptance), rest.pop("source", None)
     choice("schedule", schedule, tuple(SCHEDULES))
 
     def least(of: Model | str, **sizes: Any) -> Any:
-        bound = decode(of, device, **sizes, **rest)
+        of = the_model(of)
+        bound = decode(of, device, source=of.encoded(context, source), **sizes, **rest)
         return (bound.in_order if schedule == "in order" else bound).seconds
 
     small = least(draft, context=context) if draft is not None else 0

@@ -11,11 +11,24 @@ from typing import Any, Protocol, TypeAlias
 
 from flopkit.sizes.checking import check_fields, checked
 from flopkit.sizes.lengths import Lengths, lengths_of
-from flopkit.sizes.values import choice, divides, factor, flag, number, offence, pair, positive, short, size, spread
+from flopkit.sizes.values import (
+    choice,
+    divides,
+    factor,
+    flag,
+    number,
+    offence,
+    pair,
+    positive,
+    several,
+    short,
+    size,
+    spread,
+)
 
 __all__ = [
     "Count", "Factor", "Flag", "Lengths", "Size", "Sizes", "Whole", "check_fields", "checked", "choice", "divides", "factor", "flag", "lengths_of", "number",
-    "offence", "pair", "positive", "short", "size", "spread",
+    "offence", "pair", "positive", "several", "short", "size", "spread",
 ]  # fmt: skip
 
 

@@ -11,7 +11,20 @@ from typing import Any, NoReturn
 
 from flopkit.arithmetic import brief, reading
 
-__all__ = ["choice", "divides", "factor", "flag", "number", "offence", "pair", "positive", "short", "size", "spread"]
+__all__ = [
+    "choice",
+    "divides",
+    "factor",
+    "flag",
+    "number",
+    "offence",
+    "pair",
+    "positive",
+    "several",
+    "short",
+    "size",
+    "spread",
+]
 
 LARGEST = 10**30
 """Of larger sizes the products, in a sweep, would leave what a float holds."""
@@ -253,6 +266,21 @@ def factor(name: str, value: Any) -> Any:
     """
     found = positive(name, value, sweep=True, most=LARGEST)
     return Fraction(repr(found)) if isinstance(found, float) else found
+
+
+def several(name: str, value: Any) -> tuple[Any, ...]:
+    """Several values, in a tuple, a list or a range, as a tuple.
+
+    >>> several("tensor", [4, 8])
+    (4, 8)
+    >>> several("tensor", 8)
+    Traceback (most recent call last):
+        ...
+    TypeError: tensor=8: must be a tuple or a list; of one value (8,)
+    """
+    if not isinstance(value, (tuple, list, range, set, frozenset)):
+        raise TypeError(f"{name}={short(value)}: must be a tuple or a list; of one value ({short(value)},)")
+    return tuple(value)
 
 
 def choice(name: str, value: Any, options: tuple[str, ...]) -> str:

@@ -71,10 +71,12 @@ _WAITS = {  # how a program waits for a device, by its maker
     "NVIDIA": "call torch.cuda.synchronize() first",
     "AMD": "call torch.cuda.synchronize() first, which on ROCm waits for this device",
     "Google": "call jax.block_until_ready(…) on what the step gave, or torch_xla.sync(wait=True) first",
-    "Intel": "call torch.hpu.synchronize() first",
+    "Intel": "call torch.xpu.synchronize() first",
+    "Huawei": "call torch.npu.synchronize() first, which torch_npu has",
     "Apple": "call torch.mps.synchronize() or mlx.core.eval(…) first",
     "AWS": "call torch_xla.sync(wait=True) first",
 }
+_GAUDI = "call torch.hpu.synchronize() first"  # Intel's accelerators that are no GPUs
 _WAIT = "wait for it first, with torch.cuda.synchronize(), jax.block_until_ready(…) or what its framework has"
 _SEVERAL = "of several devices, steps or batches beside the time of one; count= is the number of devices."
 _FORMAT = "Another device or number format than the one that ran: fp32 runs as tf32 where that is allowed."
@@ -240,8 +242,10 @@ def _by_format(work: Any, which: str, device: Any, dtype: Any) -> dict[str, Any]
         if dtype is not None:
             found = {chosen: sum(found.values())}
         elif not found:
+            missed = ", ".join(row["operator"] for row in getattr(work, "uncounted", ())[:3])
+            why = f" (not counted: {missed}; flopkit.formula registers a formula)" if missed else ""
             raise ValueError(
-                "flops: this report counted no FLOPs, so no number format whose peak they would meet; pass dtype="
+                f"flops: this report counted no FLOPs{why}, so no number format whose peak they would meet; pass dtype="
             )
         else:
             found = {devices.fastest_mode(device, format): flops for format, flops in found.items()}
@@ -273,7 +277,8 @@ def _peak(device: Any, dtype: str) -> Any:
 
 def _clock(device: Any) -> str:
     """The first of the usual causes, in the words of the device's own framework."""
-    return f"{_EARLY} {_WAITS.get(getattr(device, 'vendor', ''), _WAIT)}."
+    gaudi = "gaudi" in _title(device).lower()
+    return f"{_EARLY} {_GAUDI if gaudi else _WAITS.get(getattr(device, 'vendor', ''), _WAIT)}."
 
 
 def _title(device: Any) -> str:

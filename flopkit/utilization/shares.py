@@ -104,7 +104,9 @@ def hfu(flops: Any, *, seconds: Any, device: Any, dtype: Any = None, count: Any 
 
     Notes
     -----
-    Not counted: element-wise work, operators that a report does not know. Without recompute HFU and MFU are equal.
+    Not counted: element-wise work, operators that a report does not know. HFU is MFU where nothing
+    is computed twice. ``recompute="none"`` is not enough for that: a flash kernel computes attention's scores again in its backward
+    pass, which EXACT, TORCH and FVCORE count and an author's convention does not.
 
     References
     ----------
@@ -119,6 +121,14 @@ def hfu(flops: Any, *, seconds: Any, device: Any, dtype: Any = None, count: Any 
     MFU 48.5 % of 989.4 TFLOP/s in bf16, NVIDIA H100 SXM5 80 GB, FLOPs as given
     >>> fk.hfu(8 * 8e9 * 10_000, seconds=1, device="h100-sxm")
     HFU 64.7 % of 989.4 TFLOP/s in bf16, NVIDIA H100 SXM5 80 GB, FLOPs as given
+
+    A step that recomputes nothing but what its flash kernel does:
+
+    >>> step, took = fk.load("llama-3-8b").train_step(seq=8192, recompute="none"), {"seconds": 1, "device": "h100-sxm"}
+    >>> [f"{share(step, **took):.4f}" for share in (fk.mfu, fk.hfu)]
+    ['0.4262', '0.4351']
+    >>> fk.mfu(step.under("PALM"), **took) == fk.hfu(step.under("PALM"), **took)
+    True
     """
     return of_flops("HFU", "hardware_flops", flops, device, dtype, count).share(seconds)
 

@@ -47,7 +47,7 @@ def test_what_a_line_lacks_is_said_and_can_be_typed():
 
 
 def test_a_line_without_an_mfu_takes_one_that_somebody_reported():
-    form = doctor_panel("step: 10  loss:  7.1  tps: 6,667", reported="39.02 %")
+    form = doctor_panel("step: 10  loss:  7.1  memory: 54.61GiB(57.45%)  tps: 6,667", reported="39.02 %")
     assert form.diagnosis.reported == pytest.approx(0.3902)
 
 

@@ -153,3 +153,12 @@ def test_a_formula_that_gives_no_count(value):
     finally:
         forget(opaque)
     assert torch._C._len_torch_dispatch_stack() == 0
+
+
+def test_a_formula_for_an_operator_that_torch_does_not_have_is_refused():
+    with pytest.raises(ValueError, match=r"op='aten::nosuch_op': torch .* has no such operator"):
+        fk.formula("aten::nosuch_op")
+    with pytest.raises(ValueError, match="op='prims::nosuch.default'"):
+        fk.formula("prims::nosuch.default")
+    fk.formula("aten::mm.default")  # not decorated with it, so nothing is registered
+    fk.formula("a_library_that_is_loaded_later::op")

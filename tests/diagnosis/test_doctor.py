@@ -9,6 +9,8 @@ import pytest
 
 import flopkit as fk
 from flopkit.diagnosis import HIGH
+from flopkit.diagnosis.hybrids import hybrid_flops_per_token
+from flopkit.models.configs import hf_config
 from flopkit.published.training import llm_foundry_runs
 
 # Llama-3-8B, by hand from its config.json: layers, heads, head_dim, width, hidden, kv width, vocabulary.
@@ -232,6 +234,87 @@ def test_an_impossible_throughput_is_told_what_would_make_it_possible():
     assert "wrong SKU: it ran on h100-sxm" in names(a100)
 
 
+@pytest.mark.parametrize(
+    "rate",
+    [
+        {"tokens_per_s_per_device": 20_000},
+        {"tflops_per_device": 856},
+        {"tokens_per_s_per_device": "4.8828125 samples/s"},
+        {"tokens": 20_000 * 3600, "device_hours": 1},
+    ],
+)
+def test_a_rate_of_one_device_does_not_fall_with_their_number(rate):
+    """20,000 tokens/s of one A100 are 2.7 times its peak. Divided by all eight they are 34.3 %, and by 22 no less impossible."""
+    found = fk.doctor(model="llama-2-7b", seq=4096, device="a100-sxm-80gb", count=8, **rate)
+    assert found.verdict == "impossible"
+    first = found.explanations[0]
+    assert first.differs == "job" and first.name.endswith(" of all 8 devices for one's") and first.ratio == 1 / 8
+    assert first.mfu == pytest.approx(
+        fk.doctor(model="llama-2-7b", seq=4096, device="a100-sxm-80gb", count=8, tokens_per_s=20_000).mfu, rel=2e-3
+    )
+    assert first.mfu == pytest.approx(0.343, abs=1e-3) and not any("or more" in name for name in names(found))
+    more = fk.doctor(model="llama-2-7b", seq=4096, device="a100-sxm-80gb", count=2, **rate)
+    assert not any(each.differs == "job" for each in more.explanations)  # half of it is too much, too
+    alone = fk.doctor(model="llama-2-7b", seq=4096, device="a100-sxm-80gb", **rate).explanations[0]
+    assert alone.name.endswith(" of 3 devices or more for one's") and alone.ratio == 1 / 3
+
+
+@pytest.mark.parametrize("rate", [{"tokens_per_s": 160_000}, {"step_seconds": 4096 / 160_000, "global_batch": 1}])
+def test_a_rate_of_the_job_falls_with_the_number_of_devices(rate):
+    found = fk.doctor(model="llama-2-7b", seq=4096, device="a100-sxm-80gb", count=8, **rate)
+    assert names(found)[0] == "per-GPU against per-job: 22 devices or more"
+    assert fk.doctor(model="llama-2-7b", seq=4096, device="a100-sxm-80gb", count=22, **rate).verdict != "impossible"
+    assert fk.doctor(model="llama-2-7b", seq=4096, device="a100-sxm-80gb", count=21, **rate).verdict == "impossible"
+
+
+def test_ways_out_are_told_by_what_differs_and_not_by_their_names():
+    found = fk.doctor(tokens_per_s=30_000, model="llama-3-8b", seq=8192, device="h100-sxm")
+    ways = {each.name: (each.differs, each.other, each.ratio) for each in found.explanations}
+    assert ways["fp8 products and not bf16"] == ("format", "fp8", PEAK / 1978.9e12)
+    a100 = fk.doctor(tokens_per_s=9_000, model="llama-3-8b", seq=8192, device="a100-sxm-80gb")
+    others = [each for each in a100.explanations if each.differs == "device"]
+    assert [each.name for each in others] == [f"wrong SKU: it ran on {each.other}" for each in others] != []
+    for each in others:
+        assert each.ratio == pytest.approx(312e12 / fk.device(each.other).peak("bf16"))
+    assert not {each.differs for each in found.explanations} - {
+        "job",
+        "format",
+        "device",
+        "work",
+    }  # no sparse peak, no part's
+
+
+@pytest.mark.parametrize(
+    ("run", "differs"),
+    [
+        ({"reported": share()}, "nothing"),
+        ({"reported": share(peak=1978.9e12)}, "peak"),
+        ({"reported": share(peak=312e12)}, "device"),
+        ({"reported": share(count=1)}, "job"),
+        ({"reported": share(6 * (MATRICES + HEAD) + PAIRS)}, "work"),
+        ({"reported": share(6 * (MATRICES + HEAD) + PAIRS, peak=1978.9e12)}, "several"),
+    ],
+)
+def test_what_differs(run, differs):
+    found = fk.doctor(**RUN, reported=f"{100 * run['reported']:.3f} %")
+    assert found.explanations[0].differs == differs, names(found)
+
+
+def test_zeros_that_are_no_digits_are_said():
+    """400 TFLOP/s are 40.43 %; 40.7 % need 402.7, which 400 is only where its zeros are no digits."""
+    found = fk.doctor(tflops_per_device=400, device="h100-sxm", reported="40.7 %")
+    assert names(found)[0] == "no mistake"
+    for text in (found.summary, str(found.explanations[0]), found.explanations[0].why, found.explanations[0].reading):
+        assert "400 read as 395 to 405, zeros at the end being no digits" in text
+    exact = fk.doctor(tflops_per_device=400, device="h100-sxm", reported="40.4 %")
+    assert names(exact)[0] == "no mistake" and exact.explanations[0].reading == "" and "read as" not in exact.summary
+    assert "no mistake" not in names(fk.doctor(tflops_per_device="400.0", device="h100-sxm", reported="40.7 %"))
+    hours = fk.doctor(
+        tokens=14_000_000_000, device_hours=170, model="llama-3-8b", seq=8192, device="h100-sxm", reported="125.7 %"
+    )
+    assert any("1.4e+10 read as 1.35e+10 to 1.45e+10" in each.reading for each in (*hours.explanations, *hours.near))
+
+
 def test_no_published_run_is_high():
     """Which is where the word begins. The runs of MosaicML's 216 that print an MFU as their authors count it are all possible."""
     shares = []
@@ -252,6 +335,27 @@ def test_fp8():
     assert found.mfu == pytest.approx(EXACT * 68_000 / 8 / 1978.9e12)
     wrong = fk.doctor(**{**RUN, "tokens_per_s": 68_000}, dtype="fp8", reported=f"{200 * found.mfu:.3f} %")
     assert "bf16 peak for fp8" in names(wrong)[:2]
+
+
+@pytest.mark.parametrize(
+    ("policy", "why"),
+    [
+        ("none", "flash attention's backward computes the scores again, which counts"),
+        ("selective", "recompute is counted"),
+        ("full", "recompute is counted"),
+    ],
+)
+def test_what_is_executed_twice_is_named(policy, why):
+    """From FLOP/s alone: without a policy it is the scores that a flash kernel makes again, here 2.1 % of the model's FLOPs."""
+    run = {"model": "llama-3-8b", "seq": SEQ, "device": "h100-sxm", "tflops_per_device": 400, "recompute": policy}
+    step = fk.load("llama-3-8b").train_step(seq=SEQ, recompute=policy)
+    executed = 400e12 / PEAK * step.hardware_flops / step.model_flops
+    (found,) = [
+        each
+        for each in fk.doctor(**run, reported=f"{100 * executed:.4f} %").explanations
+        if each.name == "executed FLOPs (HFU)"
+    ]
+    assert found.why == why and found.mfu == pytest.approx(executed, rel=1e-4)
 
 
 def test_recompute_is_that_of_the_run():
@@ -424,3 +528,42 @@ def test_documents_as_long_as_the_context_are_no_packing():
 def test_sizes_of_a_run_that_make_no_sense(sizes, says):
     with pytest.raises((ValueError, TypeError), match=says):
         fk.doctor(**PACKED, **sizes)
+
+
+# -- hybrids --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depths", [0, 1, 2])
+@pytest.mark.parametrize("model", ["nemotron-3-nano-30b-a3b", "nemotron-3-super-120b-a12b"])
+def test_megatron_s_count_of_a_hybrid(model, depths):
+    """hybrid_flops of Megatron-Bridge, by hand from the config: the letters of the pattern, a Mamba layer 2·d wide, half of the scores."""
+    c, seq = hf_config(model), 8192
+    d, pattern, wide = c["hidden_size"], c["hybrid_override_pattern"], c["num_attention_heads"] * c["head_dim"]
+    attention = 4 * wide * d * (1 + c["num_key_value_heads"] / c["num_attention_heads"]) + 2 * wide * seq
+    inner, state = 2 * d, c["ssm_state_size"]
+    mamba = 2 * d * (2 * inner + 2 * c["n_groups"] * state + c["mamba_num_heads"]) + 7 * inner * state + 2 * inner * d
+    latent = c.get("moe_latent_size") or 0
+    experts = 4 * (latent or d) * c["moe_intermediate_size"] * c["num_experts_per_tok"] + 4 * d * latent
+    experts += 4 * d * c["moe_shared_expert_intermediate_size"]
+    layers = (
+        (pattern.count("*") + depths) * attention + pattern.count("M") * mamba + (pattern.count("E") + depths) * experts
+    )
+    by_hand = 3 * (layers + 2 * d * c["vocab_size"] * (1 + depths))
+    assert hybrid_flops_per_token(fk.load(model), {"seq": seq}, depths) == pytest.approx(by_hand, rel=1e-12)
+
+
+@pytest.mark.parametrize("model", ["llama-3-8b", "mixtral-8x7b", "t5-base"])
+def test_a_model_that_is_no_hybrid(model):
+    assert hybrid_flops_per_token(fk.load(model), {"seq": 512}) is None
+
+
+def test_the_tables_of_megatron_bridge_count_hybrids_by_the_same_formula():
+    rows = {
+        (row["model"], row["seq"]): row["GFLOPs"]
+        for row in fk.recordings.megatron_bridge()
+        if "nemotron" in row["model"]
+    }
+    assert len({model for model, _ in rows}) == 2
+    for (model, seq), printed in rows.items():
+        depths = 2 if "num_nextn_predict_layers" in hf_config(model) else 0
+        assert hybrid_flops_per_token(fk.load(model), {"seq": seq}, depths) / 1e9 == pytest.approx(printed, rel=0.005)

@@ -8,6 +8,7 @@ import pytest
 import flopkit as fk
 from flopkit.diagnosis import read_log
 from flopkit.diagnosis.log_formats import FORMATS
+from flopkit.diagnosis.logs import of_format
 
 LINES = json.loads((Path(__file__).parents[1] / "data" / "log_lines.json").read_text("utf-8"))
 LINE = {each["source"]: each["line"] for each in reversed(LINES)}
@@ -37,6 +38,61 @@ def test_every_format_is_met():
     assert {each.framework for each in FORMATS} - {each["framework"] for each in LINES} <= {"Lightning", "verl"}
 
 
+@pytest.mark.parametrize("each", FORMATS, ids=[each.framework for each in FORMATS])
+def test_a_format_reads_its_own_lines_alone(each):
+    """Asked by itself, whatever stands before it in the list. What is anybody's has no mark; a bare key is no mark."""
+    theirs = [line for line in LINES if line["framework"] not in (each.framework, "vLLM") and _of(each, line["line"])]
+    assert not each.known_by or not theirs, [line["source"] for line in theirs]
+    assert bool(each.known_by) == (each.framework not in ("text", "tqdm"))
+    assert not any(_of(each, f"{key}{between}1,234") for key in BARE for between in (": ", "=", " "))
+
+
+BARE = (
+    "tps",
+    "wps",
+    "tgs",
+    "tok/sec",
+    "tokens_per_second",
+    "throughput",
+    "mfu",
+    "flops",
+    "tflops",
+    "step_time",
+    "samples/sec",
+    "time",
+)
+
+
+def _of(each, text):
+    """What this format makes of a text, as `read_log` goes through it: by line, and of all lines together."""
+    return any(of_format(each, piece) for piece in (*text.splitlines(), " ".join(text.splitlines())))
+
+
+@pytest.mark.parametrize(
+    "line", [f"{key}{between}6,667" for key in ("tps", "wps", "TPS", "'tps'") for between in (": ", "=", " ")]
+)
+def test_a_bare_key_asks_of_whom_it_is(line):
+    for around in ("{}", "step: 10 | loss: 7.1 | {}", "step 10 grad_norm 1.2 {} mfu=0.41"):
+        with pytest.raises(
+            ValueError,
+            match="^line: 6,667 tokens/s, and not whether of all devices or of one; give tokens_per_s='6,667' or",
+        ):
+            read_log(around.format(line))
+
+
+def test_a_key_that_says_of_whom_it_is():
+    assert read_log("tps 12345.67 | tps_per_gpu 1543.2").arguments == {"tokens_per_s_per_device": "1543.2"}
+    assert read_log("wps: 65432.1  wps/device: 8179.0").arguments == {"tokens_per_s_per_device": "8179.0"}
+
+
+def test_wps_of_fairseq_are_those_of_all_workers():
+    """A run of 8 workers, each with an eighth of a batch of 1.04858·10⁶ tokens: wps = wpb · ups, so it is of all."""
+    line = LINE["https://github.com/facebookresearch/metaseq/pull/507"]
+    found = fk.doctor(**read_log(line).arguments, model="gpt2", seq=1024, device="a100-sxm-80gb", count=64)
+    assert found.mfu == fk.doctor(tokens_per_s=739601, model="gpt2", seq=1024, device="a100-sxm-80gb", count=64).mfu
+    assert 739601 / 0.71 == pytest.approx(1.04858e6, rel=0.01)
+
+
 def test_of_several_lines_the_last_that_says_most():
     assert read_log(MEGATRON + "\n" + MEGATRON.replace("5361.6", "5400.0")).arguments["step_seconds"] == "5400.0 ms"
     assert read_log(MEGATRON + "\n" + MEGATRON[:120]).arguments == read_log(MEGATRON).arguments
@@ -54,12 +110,15 @@ def test_spaces_that_part_thousands(space):
 
 
 def test_early_torchtitan_and_a_utilisation_that_is_not_known():
-    assert read_log("step: 10  loss: 7.1  wps: 1,232  mfu: 18.22%").arguments == {
+    assert read_log("step: 10  loss: 7.1  memory: 9.60GiB(10.10%)  wps: 1,232  mfu: 18.22%").arguments == {
         "tokens_per_s_per_device": "1,232", "reported": "18.22 %"
     }  # fmt: skip
     unknown = read_log(TITAN.replace("39.02%", "N/A"))
     assert unknown.arguments == {"tokens_per_s_per_device": "6,667", "reported": "386.08 TFLOP/s"}
-    assert read_log("step: 1 tps: 6,667  mfu: 0.00%").arguments == {"tokens_per_s_per_device": "6,667"}
+    assert read_log(TITAN.replace("39.02%", "0.00%").replace("tflops: 386.08", "tflops: 0.00")).arguments == {
+        "tokens_per_s_per_device": "6,667"
+    }
+    assert read_log("tps: 6,667  tflops: 386.08  mfu: 39.02%") == read_log(TITAN)  # the end of the line
 
 
 def test_lightning_throughput():
@@ -88,6 +147,25 @@ def test_from_a_line_to_the_cause(line, run, ours, cause):
     assert found.mfu == pytest.approx(ours, abs=1e-4) and found.explanations[0].name == cause
 
 
+VALIDATION = (
+    "Validating: step: 10  loss: 7.1  memory: 54.61GiB(57.45%)  tps: 26,667",
+    "[titan] 2025-01-02 - root - INFO - eval step: 10  loss: 7.1  memory: 54.61GiB(57.45%)  tps: 26,667",
+    "2020-07-17 07:11:02 | INFO | valid | epoch 001 | valid on 'valid' subset | loss 7.1 | ppl 130 | wps 120000 | wpb 8000 | bsz 300 | num_updates 100",
+    "| epoch 001 | valid on 'valid' subset | valid_loss 8.11425 | wps 120000 | num_updates 600",
+    "validation: completed step: 10, seconds: 1.2, TFLOP/s/device: 40.0, Tokens/s/device: 300.0",
+    "Evaluation | step 10 | 9600 tokens/s/GPU",
+    "[eval] step 10: 9600 tokens/s/GPU",
+    "test | 9600 tokens/s/GPU",
+)
+
+
+@pytest.mark.parametrize(
+    "loss", ["val_loss: 2.1", "validation loss: 2.1", "eval: 2.1", "valid_ppl=8.1", "test_acc 0.3", "eval_every=100"]
+)
+def test_a_training_step_may_name_a_loss_of_validation(loss):
+    assert read_log(f"{TITAN} | {loss}") == read_log(f"{loss} | {TITAN}".replace("eval: 2.1 | ", "")) == read_log(TITAN)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -101,6 +179,9 @@ def test_from_a_line_to_the_cause(line, run, ours, cause):
         ("step:1 - perf/mfu/actor:0.3707644223640674 - perf/throughput:900.1",
          "verl's MFU is of the actor's update, .* and reported='37.07644223640674 %'"),
         ("validate step: 10  loss:  7.1234  memory: 54.61GiB(57.45%)  tps: 26,667", "is a validation step, which is a forward pass alone"),
+        *((line, "is a validation step, which is a forward pass alone") for line in VALIDATION),
+        ("[Rank 0] throughput: 123.4 samples/sec", "123.4 samples/s, and not whether of all devices or of one; give tokens_per_s='123.4 samples/s' or"),
+        ("TFLOPs: 187 samples/sec: 12", "line: 12 samples/s, and not"),
         ("Validation DataLoader 0:  12%|█ | 5/40 [00:10<01:00, 1.85it/s]", "is a validation step"),
         ("Loading checkpoint shards: 100%|██████████| 4/4 [00:10<00:00,  2.54s/it]", "is a progress bar of something else than training"),
         ("Map: 12%|█▏  | 123/1024 [00:12<00:11, 42.54it/s]", "something else than training"),

@@ -67,6 +67,13 @@ def test_what_its_own_file_calls_them():
     assert one.order == other.order
 
 
+def test_a_format_by_role_is_that_of_what_is_read():
+    """Of 60 tokens a step reads three blocks of eight in two layers, all of them in two others, and all keys of the indexers."""
+    model, kinds = fk.from_hf({"model_type": "minimax_m3_vl_text", **SMALL}), ("bf16", {"keys": "fp8", "index": "fp8"})
+    plain, narrow = (model.decode(context=60, kv_cache=kind).bytes for kind in kinds)
+    assert plain - narrow == 2 * (3 * 8 + 60) * 2 * 16 + 2 * 60 * 8
+
+
 def test_a_branch_around_attention_has_its_cache():
     """BitNet's norm inside of attention changes nothing of keys and values: two of 16 features, 10 tokens, 2 layers, 2 bytes."""
     sizes = {

@@ -237,6 +237,7 @@ def test_what_a_terminal_and_a_notebook_show():
         (lambda m: m.decode(context=8), "resnet50 makes no text token by token: it has no decode"),
         (lambda m: m.prefill(prompt=8), "it has no prefill"),
         (lambda m: m.kv_bytes(context=8), "it has no cache"),
+        (lambda m: m.state_bytes(), "it has no cache"),
         (
             lambda m: m.train_step(recompute="full"),
             "recompute='full': resnet50 has no equal layers .* leave recompute= out",

@@ -148,7 +148,9 @@ def test_a_state_costs_the_same_at_any_length():
     assert linear == {part.name: part.flops for part in long.parts}["layers, kind 1"]
     assert long.flops - short.flops == 2 * 900 * 4 * 2 * 16  # one layer of four, scores and values
     states = 4 * 8 * 12 + 4 * (2 * 2 * 8 + 4 * 12)
-    assert fk.from_hf(HYBRID).kv_bytes(context=1000, dtype="fp32") == 4 * (3 * states + 1000 * 2 * 2 * 16)
+    assert fk.from_hf(HYBRID).kv_bytes(context=1000, dtype={"rest": "fp32", "states": "fp32"}) == 4 * (
+        3 * states + 1000 * 2 * 2 * 16
+    )
     recurrent, chunked = (
         gated_delta(batch=2, seq=64, heads=4, k_dim=8, v_dim=12, algorithm=name) for name in ("recurrent", "chunked")
     )
@@ -254,6 +256,49 @@ def test_states_in_the_cache_by_hand():
     delta = gated_delta(**sizes, heads=4, k_heads=2, k_dim=8, v_dim=12)
     assert delta.bytes == 2 * 5 * (2 * 2 * 8 + 2 * 4 * 12 + 2 * 4 * 8 * 12)
     assert delta.vector_flops == 5 * 4 * (2 * 96 + 3 * 12)
+
+
+MINI = {
+    "model_type": "bamba", "vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "attn_layer_indices": [1], "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 2, "mamba_d_state": 24,
+    "mamba_d_conv": 4, "mamba_expand": 2,
+}  # fmt: skip
+HELD = {  # numbers a token of keys and values, and of states with the inputs of convolutions, at any length
+    "qwen3-next-80b-a3b": (12 * 2 * 2 * 256, 36 * (32 * 128 * 128 + 4 * 8192)),
+    "bamba": (2 * 2 * 8, 2 * (4 * 16 * 24 + 4 * (4 * 16 + 2 * 2 * 24))),
+    "mamba2": (0, 3 * (4 * 16 * 24 + 4 * (4 * 16 + 2 * 2 * 24))),
+    "llama-3-8b": (32 * 2 * 8 * 128, 0),
+}
+
+
+def held_by(name):
+    mamba = {
+        "model_type": "mamba2", "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 3, "num_heads": 4, "head_dim": 16,
+        "state_size": 24, "n_groups": 2, "conv_kernel": 4,
+    }  # fmt: skip
+    return fk.from_hf({"bamba": MINI, "mamba2": mamba}[name]) if name in ("bamba", "mamba2") else fk.load(name)
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_a_format_of_the_cache_leaves_states_alone(name):
+    """They are bf16 beside any cache, unless a format is named for them: what is held, what a step moves, what a device holds."""
+    model, (token, states) = held_by(name), HELD[name]
+    for context in (1, 1000):
+        for kind, width in (("bf16", 2), ("fp8", 1), ("fp32", 4), ({"rest": "fp8"}, 1)):
+            assert model.kv_bytes(context=context, batch=3, dtype=kind) == 3 * (2 * states + width * context * token)
+        apart = {"keys": "fp8", "values": "fp8", "states": "fp32"}
+        assert model.kv_bytes(context=context, dtype=apart) == 4 * states + context * token
+        plain, narrow, wide = (model.decode(context=context, kv_cache=kind).bytes for kind in ("bf16", "fp8", apart))
+        assert plain - narrow == context * token
+        fixed = model.decode(context=context, kv_cache={"states": "fp32"}).bytes - plain
+        assert wide - narrow == fixed and fixed <= 4 * states and (fixed > 2 * states) == (states > 0 and context > 1)
+        bound = fk.serving.decode(model, "h100-sxm", context=context, kv_cache="fp8")
+        assert bound.memory - model.weight_bytes() == 2 * states + context * token
+    assert model.state_bytes(batch=3) == 6 * states and model.state_bytes(dtype="fp32") == 4 * states
+    assert model.state_bytes(dtype={"rest": "fp8"}) == 2 * states == 2 * model.state_bytes(dtype={"states": "fp8"})
+    parameter = altair.param(name="n", value=4)
+    found = model.state_bytes(batch=parameter)
+    assert vega.evaluate(fk.arithmetic.vega(found), {"n": 5}) == 10 * states
 
 
 @pytest.mark.parametrize(("capacity", "rows"), [(1.25, 10), (1, 8), (0.5, 4), (4, 32)])

@@ -136,6 +136,20 @@ def test_in_four_readings():
     [
         (lambda: parallel.all_reduce(bytes=8, ranks=0), "ranks=0"),
         (lambda: parallel.all_reduce(bytes=-1, ranks=2), "bytes=-1"),
+        (
+            lambda: parallel.all_reduce(bytes=-3.0, ranks=8),
+            "bytes=-3.0: must be a finite number of bytes of at least 0",
+        ),
+        (lambda: parallel.all_reduce(bytes=-3.0, ranks=8, algorithm="tree"), "bytes=-3.0"),
+        (lambda: parallel.send(bytes=float("nan")), "bytes=nan"),
+        (lambda: parallel.all_to_all(bytes=float("inf"), ranks=8), "bytes=inf"),
+        (
+            lambda: parallel.all_reduce(bytes=8, ranks=2).seconds(1e9, -1e-6),
+            "latency=-1e-06: must be a finite number of seconds",
+        ),
+        (lambda: parallel.all_reduce(bytes=8, ranks=2).seconds(1e9, float("nan")), "latency=nan"),
+        (lambda: parallel.bus_bandwidth(kind="send", bytes=-1.0, ranks=2, seconds=1), "bytes=-1.0"),
+        (lambda: parallel.cluster("dgx-h100").replace(link_latency=float("nan")), "link_latency=nan"),
         (lambda: parallel.all_reduce(bytes=8, ranks=2, algorithm="star"), "algorithm='star'"),
         (lambda: parallel.all_reduce(bytes=8, ranks=12).on("dgx-h100"), "12 ranks with 8 in each node"),
         (lambda: parallel.all_reduce(bytes=8, ranks=16).on("dgx-h100", in_node=16), "in_node=16"),

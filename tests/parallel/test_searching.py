@@ -105,10 +105,21 @@ def test_layers_that_stages_do_not_divide_are_tried():
         ("llama-3-8b", {"batch": 0}, "batch=0"),
         ("mixtral-8x7b", {"expert_nodes": 0}, "expert_nodes=0"),
         ("t5-base", {}, "has an encoder"),
+        ("llama-3-8b", {"recompute": "full"}, r"recompute='full': must be a tuple or a list; of one value \('full',\)"),
+        ("llama-3-8b", {"recompute": ("some",)}, "recompute='some'"),
+        ("llama-3-8b", {"tensor": 8}, r"tensor=8: must be a tuple or a list; of one value \(8,\)"),
+        ("llama-3-8b", {"tensor": (0,)}, "tensor=0"),
+        ("llama-3-8b", {"context": None}, "context=None: must be a tuple or a list"),
+        ("llama-3-8b", {"micro_batch": ()}, r"micro_batch=\(\): there is nothing to try"),
+        ("llama-3-8b", {"sequence": "no"}, "sequence='no': must be True or False"),
+        ("llama-3-8b", {"regather": "some"}, "regather='some'"),
+        ("llama-3-8b", {"recomput": ("full",)}, "search has no argument 'recomput'; did you mean recompute"),
+        ("llama-3-8b", {"precisions": "fp32"}, "search has no argument 'precisions'; did you mean precision"),
+        ("llama-3-8b", {"memory": "80GB"}, "memory='80GB': must be a number of bytes"),
     ],
 )
 def test_a_search_that_cannot_be_is_refused(name, asked, said):
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises((TypeError, ValueError), match=said):
         search(name, "dgx-h100", 8, **{"seq": 1024, "batch": 16} | asked)
 
 
@@ -116,3 +127,46 @@ def test_layouts_that_cannot_be_are_left_out():
     found = search("llama-3-8b", "dgx-h100", 16, seq=1024, batch=16, expert=(1, 4), schedule="dualpipe", memory=1e15)
     assert found.steps and {each.layout.expert for each in found.steps} == {1}
     assert all(each.layout.pipeline % 2 == 0 for each in found.steps)
+
+
+@pytest.mark.parametrize(
+    "asked, reason",
+    [
+        ({"tensor": (3,)}, "16 devices cannot be divided by tensor · context = 3"),
+        ({"pipeline": (3,)}, "16 devices cannot be divided by tensor · context · pipeline = 3"),
+        ({"tensor": (1,), "pipeline": (1,), "batch": 24}, "batch=24 cannot be divided among 16 data-parallel ranks"),
+        ({"pipeline": (4,), "virtual": (3,)}, "32 layers cannot be divided into 12 equal stages"),
+        (
+            {"tensor": (1,), "pipeline": (1,), "micro_batch": (3,)},
+            "4 sequences of a rank make no whole number of micro-batches of 3",
+        ),
+        ({"expert": (4,)}, "expert=4: llama-3-8b has no experts; give expert=1"),
+        ({"expert": (32,)}, "16 ranks of a stage cannot be divided by expert=32"),
+        ({"tensor": (16,), "pipeline": (1,)}, "tensor=16: must divide the 8 key-value heads of llama-3-8b"),
+    ],
+)
+def test_a_search_says_why_it_found_nothing(asked, reason):
+    found = search("llama-3-8b", "dgx-h100", 16, **{"seq": 1024, "batch": 64} | asked)
+    assert len(found) == found.tried == 0 and found.supposes == ()
+    assert any(each.reason.startswith(reason) for each in found.refused)
+    assert found.refused[0].layout and "0 of 0 layouts fit; refused: " in str(found)
+
+
+def test_a_search_without_room_says_what_the_least_takes():
+    found = search("llama-3-8b", "dgx-h100", 16, seq=1024, batch=64, memory=1e9)
+    roomy = search("llama-3-8b", "dgx-h100", 16, seq=1024, batch=64, memory=1e15)
+    assert found.tried == roomy.tried == len(roomy) and not found.steps
+    assert found.least == roomy.least == min(float(each.memory.total) for each in roomy.steps)
+    assert "of a rank's 1 GB" in str(found)
+    with pytest.raises(
+        ValueError, match="EP 4 is not among the 0 layouts that fit: expert=4: llama-3-8b has no experts"
+    ):
+        search(
+            "llama-3-8b", "dgx-h100", 4, seq=1024, batch=64, expert=(4,), tensor=(1,), pipeline=(1,), micro_batch=(1,)
+        ).place(Layout(data=4, expert=4))
+
+
+def test_a_search_hands_on_what_all_layouts_share():
+    asked = {"seq": 1024, "batch": 16, "tensor": (4,), "pipeline": (1,), "micro_batch": (1,), "recompute": ("none",)}
+    found = search("llama-3-8b", "dgx-h100", 8, sequence=False, regather="none", **asked)
+    assert [each.layout for each in found.steps] == [Layout(tensor=4, data=2, sequence=False, regather="none")]

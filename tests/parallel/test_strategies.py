@@ -14,7 +14,8 @@ import wire
 
 import flopkit as fk
 from flopkit.models import Experts, transformer
-from flopkit.parallel import Layout, all_gather, all_reduce, all_to_all, reduce_scatter, send, step
+from flopkit.parallel import Layout, all_gather, all_reduce, all_to_all, cluster, reduce_scatter, send, step, traffic
+from flopkit.parallel.plans import OVERLAPS, Plan, Setting
 
 dist = torch.distributed
 pytestmark = [
@@ -121,21 +122,23 @@ def of_blocks(sizes, ranks):
     return layers, rows(model.parameters(), ranks) - layers
 
 
-def fully_sharded(sizes, reshard=None, ranks=8, times=1, outer=0, **options):
+def fully_sharded(sizes, reshard=None, ranks=8, times=1, outer=0, recompute="none", **options):
     def build():
         where = mesh(outer, ranks) if outer else mesh(ranks)
-        model = wire.fully_sharded(sizes.program(), where, reshard_after_forward=reshard, **options)
+        model = wire.recomputed(sizes.program(), recompute)
+        model = wire.fully_sharded(model, where, reshard_after_forward=reshard, **options)
         x = sizes.tokens()
         return lambda: [wire.step(model, x) for _ in range(times)]
 
     return counted(ranks * max(outer, 1), build)
 
 
-@pytest.mark.parametrize("sizes, ranks, times", [(SMALL, 8, 2), (WIDE, 4, 1)])
-def test_fully_sharded_is_zero_3(sizes, ranks, times):
-    """`reshard_after_forward=True`, weights and gradients in four bytes."""
-    layout = Layout(data=ranks, zero=3, micro_batch=sizes.batch)
-    assert fully_sharded(sizes, True, ranks, times) == round(sizes.sent(layout, times, "fp32")["data"])
+@pytest.mark.parametrize("sizes, ranks, times, policy", [(SMALL, 8, 2, "none"), (WIDE, 4, 1, "selective"), (WIDE, 4, 2, "full")])  # fmt: skip
+def test_fully_sharded_is_zero_3(sizes, ranks, times, policy):
+    """`reshard_after_forward=True`, weights and gradients in four bytes. A layer that is computed again has its weights at hand: none is gathered for it."""
+    layout = Layout(data=ranks, zero=3, micro_batch=sizes.batch, recompute=policy)
+    found = fully_sharded(sizes, True, ranks, times, recompute=policy)
+    assert found == round(sizes.sent(layout, times, "fp32")["data"])
 
 
 def test_fully_sharded_in_half_precision_is_zero_3():
@@ -208,13 +211,54 @@ def whole_tensor_parallel(model, on):
 
 
 @pytest.mark.parametrize("plan, sequence", [(whole_tensor_parallel, False), (wire.sequence_parallel, True)])
-@pytest.mark.parametrize("sizes, ranks", [(SMALL, 8), (WIDE, 4)])
-def test_tensor_parallel(plan, sequence, sizes, ranks):
-    """Four all-reduces a layer and two for the ends, or as many gathers and reduce-scatters."""
+@pytest.mark.parametrize("sizes, ranks, policy", [(SMALL, 8, "none"), (WIDE, 4, "selective"), (WIDE, 4, "full")])
+def test_tensor_parallel(plan, sequence, sizes, ranks, policy):
+    """Four all-reduces a layer and two for the ends, or as many gathers and reduce-scatters; those of a layer's forward pass twice with full recompute."""
     precision, dtype = ("bf16", BF16) if sizes is SMALL else ("fp32", torch.float32)
-    foretold = sizes.sent(Layout(tensor=ranks, sequence=sequence, micro_batch=sizes.batch), precision=precision)
-    found = counted(ranks, lambda: with_loss(plan(sizes.program(dtype), mesh(ranks)), sizes.tokens()))
-    assert found == foretold["tensor"] + of_loss(sizes, ranks)
+    layout = Layout(tensor=ranks, sequence=sequence, micro_batch=sizes.batch, recompute=policy, regather="context")
+    foretold = sizes.sent(layout, precision=precision)
+
+    def build():
+        model = plan(sizes.program(dtype), mesh(ranks))
+        return with_loss(wire.recomputed(model, policy), sizes.tokens())
+
+    assert counted(ranks, build) == foretold["tensor"] + of_loss(sizes, ranks)
+
+
+class Scattered(torch.nn.Module):
+    """A branch of Megatron-LM's between a gather and a reduce-scatter of tokens. Its input is gathered again in the backward pass: of the first product that
+    is all that a checkpoint needs, so the checkpoint sends what Megatron-LM does."""
+
+    def __init__(self, d, hidden):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(d, hidden, bias=False), torch.nn.Linear(hidden, d, bias=False)
+
+    def forward(self, x):
+        from torch.distributed._functional_collectives import reduce_scatter_tensor_autograd as scatter
+
+        return scatter(self.down(F.silu(wire.again(self.gathered)(x))), "sum", 0, dist.group.WORLD)
+
+    def gathered(self, x):
+        from torch.distributed._functional_collectives import all_gather_tensor_autograd as gather
+
+        return self.up(gather(x, 0, dist.group.WORLD))
+
+
+@pytest.mark.parametrize("policy, transfers", [("none", 5), ("full", 7)])
+def test_megatron_gathers_the_input_of_a_branch_again(policy, transfers):
+    """Of a layer, which is what two layers send more than one: of its two branches the gather and the reduce-scatter forward, the same backward, and
+    the gather again (Korthikanti et al. 2022, section 4.2.2)."""
+    ranks, tokens = 4, WIDE.length * WIDE.batch
+    layout = Layout(tensor=ranks, micro_batch=WIDE.batch, recompute=policy)
+    one, two = (WIDE._replace(layers=n).sent(layout, precision="fp32")["tensor"] for n in (1, 2))
+
+    def build():
+        branches = torch.nn.Sequential(Scattered(WIDE.d, 8), Scattered(WIDE.d, 8))
+        branches = wire.again(branches) if policy == "full" else branches
+        x = torch.ones(tokens // ranks, WIDE.d, requires_grad=True)
+        return lambda: (branches(x) * 2).sum().backward()
+
+    assert counted(ranks, build) == two - one == 2 * transfers * all_gather(bytes=4 * tokens * WIDE.d, ranks=ranks).sent
 
 
 @pytest.mark.parametrize("sizes, tensor, data", [(SMALL, 8, 2), (WIDE, 4, 8)])
@@ -226,7 +270,7 @@ def test_tensor_parallel_times_fully_sharded(sizes, tensor, data):
         model = wire.sequence_parallel(sizes.program(BF16), on["inner"])
         return with_loss(wire.fully_sharded(model, on["outer"], reshard_after_forward=True), sizes.tokens())
 
-    foretold = sizes.sent(Layout(tensor=tensor, data=data, zero=3, micro_batch=sizes.batch))
+    foretold = sizes.sent(Layout(tensor=tensor, data=data, zero=3, micro_batch=sizes.batch, regather="context"))
     norms = all_reduce(bytes=2 * (2 * sizes.layers + 1) * sizes.d, ranks=tensor).sent
     assert counted(data * tensor, build) == foretold["tensor"] + foretold["data"] + of_loss(sizes, tensor) + norms
 
@@ -234,18 +278,19 @@ def test_tensor_parallel_times_fully_sharded(sizes, tensor, data):
 # -- experts ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sizes, ranks, k", [(WIDE, 4, 1), (SMALL, 32, 4)])
-def test_experts(sizes, ranks, k):
-    """Equal parts: two all-to-alls a layer forward, two backward."""
+@pytest.mark.parametrize("sizes, ranks, k, policy", [(WIDE, 4, 1, "none"), (SMALL, 32, 4, "selective"), (WIDE, 4, 2, "full")])  # fmt: skip
+def test_experts(sizes, ranks, k, policy):
+    """Equal parts: two all-to-alls a layer forward, two backward, and with full recompute two again."""
 
     def build():
         model = sizes.program(BF16)
         with numbers(BF16):
             for layer in model.layers:
                 layer.mlp = wire.Experts(sizes.d, sizes.hidden, 1, k, dist.group.WORLD)
+        wire.recomputed(model, policy)
         return lambda: wire.step(model, sizes.tokens())
 
-    layout = Layout(data=ranks, expert=ranks, zero=0, micro_batch=sizes.batch)
+    layout = Layout(data=ranks, expert=ranks, zero=0, micro_batch=sizes.batch, recompute=policy)
     mixture = Experts(experts=ranks, top_k=k, d_ff=sizes.hidden)
     assert counted(ranks, build) == sizes.sent(layout, experts=mixture)["expert"]
 
@@ -275,12 +320,25 @@ class Gathering(wire.Attention):
     """Keys and values of all ranks for the queries of this one, as Llama 3 was trained."""
 
     def forward(self, x):
-        from torch.distributed._functional_collectives import all_gather_tensor_autograd as gather
-
         b, t, _ = x.shape
         q, k, v = (w(x).view(b, t, -1, self.size).transpose(1, 2) for w in (self.q, self.k, self.v))
-        k, v = (gather(each.contiguous(), 2, dist.group.WORLD) for each in (k, v))
-        return self.o(F.scaled_dot_product_attention(q, k, v, enable_gqa=True).transpose(1, 2).reshape(b, t, -1))
+        k, v = (self.whole(each) for each in (k, v))
+        return self.o(self.core(q, k, v, enable_gqa=True).transpose(1, 2).reshape(b, t, -1))
+
+    def whole(self, x):
+        from torch.distributed._functional_collectives import all_gather_tensor_autograd as gather
+
+        return gather(x.contiguous(), 2, dist.group.WORLD)
+
+
+class Regathering(Gathering):
+    """The same, where attention gathers, keeps its own keys and values alone, and gathers again in its backward pass, as Transformer Engine's does."""
+
+    def core(self, q, k, v, **more):
+        return wire.again(lambda q, k, v: F.scaled_dot_product_attention(q, super(Regathering, self).whole(k), super(Regathering, self).whole(v), **more))(q, k, v)  # fmt: skip
+
+    def whole(self, x):
+        return x
 
 
 class Ulysses(wire.Attention):
@@ -303,22 +361,30 @@ class Ulysses(wire.Attention):
         return exchange(x, ones, ones, dist.group.WORLD)
 
 
-def contextual(sizes, ranks, kind):
+def contextual(sizes, ranks, kind, policy="none"):
     def build():
         model = sizes.program(BF16)
         with numbers(BF16):
             for layer in model.layers:
                 layer.attention = kind(sizes.d, sizes.heads, sizes.kv, sizes.size)
         part = torch.zeros(sizes.batch, sizes.length // ranks, dtype=torch.long)
+        wire.recomputed(model, policy)
         return lambda: wire.step(model, part)
 
     return counted(ranks, build)
 
 
-@pytest.mark.parametrize("sizes, ranks", [(SMALL, 8), (WIDE, 4)])
-def test_keys_and_values_that_are_gathered(sizes, ranks):
-    layout = Layout(context=ranks, zero=0, micro_batch=sizes.batch)
-    assert contextual(sizes, ranks, Gathering) == sizes.sent(layout)["context"]
+@pytest.mark.parametrize(
+    "kind, regather, times",
+    [(Gathering, "none", {"none": 2, "selective": 2, "full": 3}), (Regathering, "all", {"none": 3, "selective": 4, "full": 4})],
+)  # fmt: skip
+@pytest.mark.parametrize("sizes, ranks, policy", [(SMALL, 8, "none"), (WIDE, 4, "selective"), (WIDE, 4, "full")])
+def test_keys_and_values_that_are_gathered(kind, regather, times, sizes, ranks, policy):
+    """Gathered forward, reduced backward; what a policy computes again gathers again, and attention that kept its own part alone once more."""
+    layout = Layout(context=ranks, zero=0, micro_batch=sizes.batch, recompute=policy, regather=regather)
+    whole = all_gather(bytes=2 * 2 * sizes.batch * sizes.length * sizes.kv * sizes.size, ranks=ranks).sent
+    found = contextual(sizes, ranks, kind, policy)
+    assert found == sizes.sent(layout)["context"] == times[policy] * sizes.layers * whole
 
 
 @pytest.mark.parametrize("sizes, ranks", [(SMALL, 8), (WIDE, 4)])
@@ -364,9 +430,21 @@ def test_ring_attention(ranks, dtype, forward, backward):
 # -- pipelines -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sizes, stages, virtual, m", [(SMALL, 4, 1, 4), (WIDE, 3, 1, 3), (SMALL, 3, 2, 3)])
-def test_pipelines(sizes, stages, virtual, m):
-    """A rank in the middle: each of its stages sends on and back."""
+def of_pipeline(sizes, layout, m, rank):
+    """Bytes that a rank of a pipeline sends to its neighbours in a step."""
+    place = cluster("dgx-h100")
+    plan = Plan(Setting(sizes.model(), place, sizes.length, sizes.batch * m, memory=1e15), layout)
+    inside = {name: layout.in_node(place, name) for name in OVERLAPS}
+    exchanges = traffic.of_micro_batch(plan.numbers, layout, place, inside, plan.setting.formats)
+    return m * traffic.on_rank(exchanges, plan.numbers, layout, plan.ranks[rank])["pipeline"].bytes
+
+
+@pytest.mark.parametrize(
+    "sizes, stages, virtual, m, rank, policy",
+    [(SMALL, 4, 1, 4, 1, "none"), (WIDE, 3, 1, 3, 0, "none"), (WIDE, 3, 1, 3, 2, "full"), (SMALL, 3, 2, 3, 0, "none"), (SMALL, 3, 2, 3, 1, "full"), (SMALL, 3, 2, 3, 2, "none")],
+)  # fmt: skip
+def test_pipelines(sizes, stages, virtual, m, rank, policy):
+    """Each stage of a rank sends on and back, but the first of all only on, and the last only back; a checkpoint keeps what came, so nothing comes twice."""
     pipelining = pytest.importorskip("torch.distributed.pipelining")
     last = stages * virtual - 1
     sizes = sizes._replace(layers=1)
@@ -377,20 +455,29 @@ def test_pipelines(sizes, stages, virtual, m):
             for width in (sizes.d, sizes.vocabulary)
         )
         parts = []
-        for stage in range(1, last + 1, stages):
-            model = sizes.program(BF16)
-            model.embedding = None
+        for stage in range(rank, last + 1, stages):
+            model = wire.recomputed(sizes.program(BF16), policy)
+            if stage > 0:
+                model.embedding = None
             if stage < last:
                 model.norm = model.head = None
             parts.append(pipelining.PipelineStage(
-                model, stage, last + 1, torch.device("cpu"), input_args=between, output_args=logits if stage == last else between,
+                model, stage, last + 1, torch.device("cpu"), input_args=between if stage else sizes.tokens(), output_args=logits if stage == last else between,
             ))  # fmt: skip
         kind = pipelining.ScheduleInterleaved1F1B if virtual > 1 else pipelining.Schedule1F1B
         schedule = kind(
             parts if virtual > 1 else parts[0], m, loss_fn=lambda out, target: F.cross_entropy(out.flatten(0, 1).float(), target.flatten())
         )  # fmt: skip
-        return lambda: schedule.step()
+        given = [sizes.tokens(m)] if rank == 0 else []
+        return lambda: schedule.step(*given, **({"target": sizes.tokens(m)} if rank == stages - 1 else {}))
 
-    layout = Layout(pipeline=stages, virtual=virtual, micro_batch=sizes.batch, zero=0)
-    foretold = sizes._replace(layers=last + 1).sent(layout, m)
-    assert counted(stages, build, rank=1) == foretold["pipeline"]
+    layout = Layout(pipeline=stages, virtual=virtual, micro_batch=sizes.batch, zero=0, recompute=policy)
+    sizes_of_all = sizes._replace(layers=last + 1)
+    message = send(bytes=2 * sizes.batch * sizes.length * sizes.d).sent
+    ends = (rank == 0) + (rank == stages - 1)
+    assert (
+        counted(stages, build, rank) == of_pipeline(sizes_of_all, layout, m, rank) == m * (2 * virtual - ends) * message
+    )
+    assert sizes_of_all.sent(layout, m)["pipeline"] in {
+        of_pipeline(sizes_of_all, layout, m, each) for each in (0, 1, stages - 1)
+    }

@@ -132,6 +132,24 @@ def test_gloo_communicates_on_threads_of_its_own(tmp_path):
     assert next(row for row in found.rows if row["communication"])["bound"] == "communication"
 
 
+def test_what_a_collective_calls_on_its_thread_is_its_own(tmp_path):
+    """Its copies are not the program's, which has one, too, and hide nothing of it."""
+    x = torch.ones(4, 8)
+
+    def step():
+        torch.distributed.all_reduce(x)
+        x.clone().copy_(x)
+
+    with fk.simulate_ranks(2):
+        report = in_order(step)
+    trace = Kineto(card="").step(0, 0, 40).op("c10d::allreduce_", 0, 2)
+    trace.add("user_annotation", "gloo:all_reduce", 4, 20, tid=8).op("aten::clone", 5, 8, tid=8)
+    trace.op("aten::copy_", 10, 12, tid=8).op("aten::clone", 25, 28).op("aten::copy_", 30, 40)
+    found = Profile.from_trace(trace.write(tmp_path), report)
+    assert micros(found) == {"c10d.allreduce_": 18, "clone": 3, "copy_": 10, "(Python)": 9}
+    assert [row["hidden"] for row in found.communication()] == [0]
+
+
 @pytest.mark.parametrize("ran", [[(1, 9)], [(1, 9), (1.5, 3)], [(1, 9), (5, 9), (9, 12)]])
 def test_a_collective_of_gloo_that_nobody_asked_for_is_not_joined(tmp_path, ran):
     """Of two sums, asked for at 0 and at 2, one has no event, or one begins too early, or there is a third."""

@@ -1,9 +1,11 @@
 """`flopkit.profile` of programs on a CPU whose rows are known."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from kineto import Kineto
 from torch.utils.checkpoint import checkpoint
 
 import flopkit as fk
@@ -102,11 +104,42 @@ def test_what_is_recomputed_is_a_phase():
     assert phases["recompute"]["seconds"] > 0
 
 
+X = torch.ones(4, 4)
+
+
+def late():
+    yield X @ X
+
+
+async def later():
+    return X @ X
+
+
+def in_threads():
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(torch.mm, X, X).result()
+
+
+def raising():
+    X @ X
+    if torch.autograd.profiler._is_profiler_enabled:
+        raise KeyError("in the middle")
+
+
+def profiled():
+    with torch.profiler.profile():
+        X @ X
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
         (lambda: profile(3), TypeError, "fn=3: must be a function or a module"),
         (lambda: profile(sorted, [], time_budget=0.01), ValueError, "fn=sorted: no operator of torch ran in it"),
+        (lambda: profile(late), TypeError, r"fn=late: a call of it runs nothing yet; pass lambda: list\(late\(…\)\)"),
+        (lambda: profile(later), TypeError, r"fn=later: a call of it .* pass lambda: asyncio.run\(later\(…\)\)"),
+        (lambda: profile(in_threads, time_budget=0.01), ValueError, "fn=in_threads: its operators ran in threads"),
+        (lambda: profile(raising, time_budget=0.01), KeyError, "in the middle"),
         (lambda: profile(print, time_budget=0), ValueError, "time_budget=0"),
         (lambda: profile(print, time_budget="long"), TypeError, "time_budget='long'"),
     ],
@@ -114,6 +147,32 @@ def test_what_is_recomputed_is_a_phase():
 def test_bad_input_is_named(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_two_profilers_are_one_too_many():
+    """The second would end the first, or the process."""
+    with torch.profiler.profile() as outer:
+        with pytest.raises(ValueError, match="profiler is running, and only one can: call fk.profile outside"):
+            profile(torch.mm, X, X, time_budget=0.01)
+        X.sin()
+    assert "aten::sin" in {each.key for each in outer.key_averages()}
+    with pytest.raises(ValueError, match="fn=profiled: it runs torch's profiler"):
+        profile(profiled, time_budget=0.01)
+
+
+def test_a_profile_after_one_that_ended_in_an_exception():
+    with pytest.raises(KeyError):
+        profile(raising, time_budget=0.01)
+    assert profile(torch.mm, X, X, time_budget=0.01).report.flops == 128
+
+
+def test_steps_that_differ_are_told(tmp_path):
+    """Of two steps one has the product: its row has half of its time and all of its FLOPs."""
+    trace = Kineto(card="").step(0, 0, 20).op("aten::mm", 0, 10).op("aten::relu", 10, 15)
+    trace.step(1, 20, 30).op("aten::relu", 22, 28)
+    report = fk.profiling.in_order(lambda: torch.relu(X @ X))
+    (note,) = fk.profiling.Profile.from_trace(trace.write(tmp_path), report).notes
+    assert note == "the steps differ: 1 operator of the counted one ran in some of them only; their rates are too high"
 
 
 def test_no_depth(trained):

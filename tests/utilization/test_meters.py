@@ -166,7 +166,12 @@ def test_a_refused_step_of_documents_is_in_no_mean_either(clock):
         ("h100-sxm", r"torch\.cuda\.synchronize\(\) first\."),
         ("mi300x", "on ROCm"),
         ("tpu-v6e", r"jax\.block_until_ready\(…\)"),
+        ("gaudi-2", r"torch\.hpu\.synchronize"),
         ("gaudi-3", r"torch\.hpu\.synchronize"),
+        ("max-1550-stack", r"torch\.xpu\.synchronize"),
+        ("arc-pro-b60", r"torch\.xpu\.synchronize"),
+        (fk.Device("mine", peak={"bf16": 1e12}, bandwidth=1e12, vendor="Intel"), r"torch\.xpu\.synchronize"),
+        ("ascend-950dt", r"torch\.npu\.synchronize"),
         (TOY, "what its framework has"),
     ],
 )
@@ -174,7 +179,8 @@ def test_the_advice_is_that_of_the_device(device, advice):
     for wrong in (lambda: fk.mfu(1e30, seconds=1, device=device), lambda: fk.mbu(1e30, seconds=1, device=device)):
         with pytest.raises(ValueError, match=f"(?s)before the device had finished: .*{advice}") as caught:
             wrong()
-        assert ("cuda" in str(caught.value)) == (device not in ("tpu-v6e", "gaudi-3"))
+        assert ("cuda" in str(caught.value)) == any(each in advice for each in ("cuda", "ROCm", "framework"))
+        assert ("hpu" in str(caught.value)) == ("hpu" in advice)
 
 
 def test_one_of_the_two_may_be_possible(clock):

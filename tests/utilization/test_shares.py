@@ -192,6 +192,17 @@ def test_a_report_without_flops_has_no_format():
     assert fk.mfu(report, seconds=1, device=TOY, dtype="bf16") == 0
 
 
+def test_why_a_report_has_no_flops_is_said():
+    torch = pytest.importorskip("torch")
+
+    class Lacking(fk.Report):
+        uncounted = [{"operator": "mine"}, {"operator": "yours"}]
+
+    lacking = Lacking(fk.count(torch.neg, torch.ones(3))._source)
+    with pytest.raises(ValueError, match=r"counted no FLOPs \(not counted: mine, yours; flopkit.formula"):
+        fk.mfu(lacking, seconds=1, device=TOY)
+
+
 # -- a float ----------------------------------------------------------------------------------------------------
 
 

@@ -35,7 +35,7 @@ SORTS = ("first", "more", "less", "last")
 MOST_IN_NODE = 8
 _NUMBERS = ("head_flops", "embedding", "head", "before", "after", "edge", "ends", "log_probs", "model_flops", "tied")
 _DIVIDED = ("flops", "params", "kept", "fused")
-_OF_LAYER = ("again", "core", "kept_core", "sums")
+_OF_LAYER = ("again", "core", "kept_core", "sums", "inputs")
 
 
 @cache
@@ -72,6 +72,7 @@ class Degrees(NamedTuple):
     expert: int = 1
     sequence: bool = True
     order: str = "1f1b"
+    regather: str = "all"
 
 
 def _numbers_of(model: Any) -> Any:

@@ -151,7 +151,7 @@ def dense_parts(model: Stack) -> list[Matrices]:
     matrix behind the latent is taken apart.
     """
     found: dict[tuple[int, str], Matrices] = {}
-    run = Run(1, 1, 1, causal=model.causal, encoded=1)
+    run = Run(1, 1, 1, causal=model.causal, encoded=model.encoded(1))
     decode = replace(run, decode=True)
     made = passes.Made()
     for kind, (block, _) in enumerate(model.blocks):

@@ -260,6 +260,10 @@ class ConvNet:
         """Refused: see `Model.kv_bytes`."""
         raise no_text(self, "cache")
 
+    def state_bytes(self, **sizes: Any) -> NoReturn:
+        """Refused: see `Model.state_bytes`."""
+        raise no_text(self, "cache")
+
     def _pass(
         self, batch: Any = 1, height: int = 224, width: int = 224, dtype: Any = "bf16", training: bool = False
     ) -> FeatureMap:
