@@ -116,11 +116,11 @@ def test_count_adapters(capsys):
     lora, llama = fk.LoRA(rank=16), fk.load("llama-3-8b")
     assert found["model_FLOPs"] == llama.train_step(seq=2048, trained=lora).model_flops
     assert found["trained"] == 6815744 and found["parameters"] == llama.params
-    assert found["training_memory"] == llama.train_memory(seq=2048, trained=lora).total
+    assert found["training_memory"] == llama.train_memory(seq=2048, trained=lora).peak
     found = data(capsys, "count", "llama-3-8b", "--seq", "2048", "--train", "--lora", "16", "--shards", "4")
     assert (found["shards"], found["training_memory"]) == (
         4,
-        llama.train_memory(seq=2048, trained=lora, shards=4).total,
+        llama.train_memory(seq=2048, trained=lora, shards=4).peak,
     )
 
 
@@ -370,7 +370,9 @@ def test_record(capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["count", "llama-3-8b"], "--seq is missing"),
+        (["count", "llama-3-8b"], "--seq is missing, the tokens of a sequence: e.g. --seq 4096"),
+        (["count", "clip-vit-base-patch16"], "e.g. --seq 77: clip-vit-base-patch16 has positions for no more"),
+        (["count", "roberta-base"], "e.g. --seq 512: "),  # of 514 rows two are for no token
         (
             ["count", "resnet50", "--seq", "8"],
             "--seq: resnet50 reads images and no tokens; --height and --width are their size",
@@ -494,6 +496,15 @@ def test_the_format_of_the_weights(capsys, tmp_path):
     assert "weights in fp8_block (attention, mlp), bf16 (rest)  7.002 GB" in capsys.readouterr().out
     assert main(["count", str(path), "--seq", "64", "--weights", "Q4_K_M"]) == 0
     assert "weights in q6_k (head), fp32 (norms), q4_k (rest), some layers otherwise" in capsys.readouterr().out
+    path.write_text(json.dumps(llama | {"quantization_config": {"quant_method": "hqq"}}))
+    assert main(["count", str(path), "--seq", "64"]) == 0
+    told = capsys.readouterr().out
+    assert "'hqq' is not read" in told and "846.8 GFLOPs" in told
+    assert ["weights", "not", "known", "here"] in map(str.split, told.splitlines())
+    assert main(["count", str(path), "--seq", "64", "--device", "h100-sxm"]) == 2
+    assert "how its weights are stored is not known; say it: weights=" in capsys.readouterr().err
+    assert main(["count", str(path), "--seq", "64", "--weights", "bf16", "--device", "h100-sxm"]) == 0
+    assert "weights in bf16" in capsys.readouterr().out
     assert main(["count", "llama-2-7b", "--seq", "64", "--weights", "q8_0"]) == 0
     assert "weights in q8_0   7.16 GB" in capsys.readouterr().out  # the file of llama.cpp: 7.16 GB
     assert main(["count", "llama-2-7b", "--seq", "64", "--weights", "q8_9"]) == 2

@@ -420,9 +420,9 @@ def test_a_convolution_has_one_group_and_steps_by_one_unless_it_is_said():
 def test_the_largest_batch_fits_and_one_more_does_not(how):
     model, room = fk.load("llama-3.2-1b"), fk.device("h100-sxm").available
     found = fk.training.largest_batch(model, "h100-sxm", **how)
-    assert model.train_memory(batch=found + 1, **how).total > room
+    assert model.train_memory(batch=found + 1, **how).peak > room
     assert (found == 0) == (how["seq"] == 300_000)
-    assert not found or model.train_memory(batch=found, **how).total <= room
+    assert not found or model.train_memory(batch=found, **how).peak <= room
 
 
 def test_the_largest_batch_of_images_and_what_it_cannot_find():

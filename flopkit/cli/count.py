@@ -113,10 +113,13 @@ def run(asked: argparse.Namespace) -> tuple[Any, Table]:
         else:
             item, items = "a token", asked.batch * (model.patches.tokens if model.patches else asked.seq)
         found |= {"FLOPs": cost.flops, f"FLOPs {item}": ratio(cost.flops, items)}
-    stored = _stored(asked, model)
-    found[f"weights in {stored}"] = (
-        weight_bytes(model, stored) if isinstance(model, Model) else nbytes(model.params, "bf16")
-    )
+    if isinstance(model, Model) and asked.weights is None and model.formats is not None and model.formats.unread:
+        found["weights"] = None
+    else:
+        stored = _stored(asked, model)
+        found[f"weights in {stored}"] = (
+            weight_bytes(model, stored) if isinstance(model, Model) else nbytes(model.params, "bf16")
+        )
     if asked.device is not None:
         found |= _decoding(asked, model)
     elif isinstance(model, Model) and model.writes and not asked.train:
@@ -188,11 +191,11 @@ def _held(asked: argparse.Namespace, model: Any, **how: Any) -> Any:
     """Bytes of a training step on one device; None where they are not known and no shards are asked for."""
     if asked.shards is None:
         with contextlib.suppress(ValueError):  # linear attention and T5's biases: what they keep is not known here
-            return model.train_memory(**how).total
+            return model.train_memory(**how).peak
         return None
     if isinstance(model, ConvNet):
         raise ValueError(f"--shards: how {model} is divided among devices is not known here")
-    return model.train_memory(shards=asked.shards, **how).total
+    return model.train_memory(shards=asked.shards, **how).peak
 
 
 def _by_transformers(asked: argparse.Namespace, convention: Convention, unknown: UnknownTypeError) -> tuple[Any, Table]:
@@ -226,7 +229,9 @@ def _of_sequences(asked: argparse.Namespace, model: Model) -> dict[str, Any]:
         if getattr(asked, side) is not None:
             raise ValueError(f"--{side} is for convolutional networks: {model} has no images of that size")
     if asked.seq is None and model.patches is None:
-        raise ValueError("--seq is missing, the tokens of a sequence: e.g. --seq 4096")
+        most = None if model.positions is None else model.positions - model.position_offset
+        short = f"--seq {most}: {model} has positions for no more" if most is not None and most < 4096 else "--seq 4096"
+        raise ValueError(f"--seq is missing, the tokens of a sequence: e.g. {short}")
     return {"seq": asked.seq}
 
 

@@ -55,7 +55,7 @@ class StepRates:
 
     def _same(self, items: str) -> Any:
         """What the steps of the cycle had on average; None where it is not known, or steps of the same FLOPs had not equally many."""
-        found = []
+        found: list[int] = []
         for step in self._cycle:
             flops = step.report.model_flops
             equal = {getattr(each, items) for each in self._steps if each.report.model_flops == flops}
@@ -148,8 +148,8 @@ def _mean_facts(facts: list[dict[str, Any]]) -> dict[str, Any]:
     for name in found:
         if name.endswith("_flops"):
             found[name] = _mean([each[name] for each in facts])
-    for name, same in (("uncounted", lambda row: row["operator"]), ("notes", lambda note: note)):
-        found[name] = list({same(row): row for each in facts for row in each[name]}.values())
+    found["uncounted"] = list({row["operator"]: row for each in facts for row in each["uncounted"]}.values())
+    found["notes"] = list(dict.fromkeys(note for each in facts for note in each["notes"]))
     return found
 
 

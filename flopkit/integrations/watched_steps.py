@@ -66,7 +66,7 @@ class WatchedStep:
         self._below: set[int] = set()  # all modules below roots
         self._embedding: Any = None
         self._first: Any = None
-        self._fed: dict[str, list[tuple[weakref.ref[Any], int]]] = {"tokens": [], "samples": []}
+        self._fed: dict[str, list[tuple[Any, int]]] = {"tokens": [], "samples": []}
         self.calls = 0  # of the trained model, with gradients
         self.tokens: int | None = None
         self.samples: int | None = None

@@ -109,8 +109,9 @@ def judge(call: Called, clocked: Clocked, flops: float | None = None, bytes: flo
     work, timing, checked = call.work, clocked.timing, clocked.checked
     done = work.hardware_flops if flops is None else flops
     moved = work.bytes if bytes is None else bytes
-    given = {"tf32" if call.tf32 and call.format == "fp32" else call.format: flops}
-    formats = given if flops is not None else call.flops_by_mode()
+    formats = call.flops_by_mode()
+    if flops is not None:
+        formats = {"tf32" if call.tf32 and call.format == "fp32" else call.format: flops}
     notes = [
         checked.note,
         clocked.unread,

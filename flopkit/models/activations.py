@@ -180,6 +180,19 @@ def of_ends(training: Training, run: Run, kernel: str, dropout: bool) -> Any:
     return found
 
 
+def of_loss(model: Stack, run: Run) -> Any:
+    """Bytes of the gradients inside the loss when the backward pass begins: that of the
+    log-probabilities and that of the logits, in fp32. The head for multi-token
+    prediction has its turn after the other's are gone."""
+    return total(
+        2 * nbytes(head.rows(run.sequences, run.tokens) * _outputs(model, head), "fp32") for head in model.heads
+    )
+
+
+def _outputs(model: Stack, head: Any) -> Any:
+    return model.vocab if head.words else head.outputs
+
+
 def _head(training: Training, run: Run) -> Any:
     """Bytes that the head keeps, and the one beside it: their input, what lies between a
     dense layer before a product and it, and the log-probabilities of the loss in fp32.
@@ -191,7 +204,7 @@ def _head(training: Training, run: Run) -> Any:
     for head in model.heads:
         rows = head.rows(run.sequences, run.tokens)
         between = nbytes(rows * head.width(model.word_width), run.dtype)
-        outputs = model.vocab if head.words else head.outputs
+        outputs = _outputs(model, head)
         found = found + nbytes(rows * outputs, "fp32")
         if is_zero(head.dense):
             continue

@@ -135,15 +135,18 @@ def the_model(model: Any) -> Model:
 def any_model(model: Any) -> Model | ConvNet:
     """A model by its name, by its ``config.json`` (its place, or what stands in it), or as it is.
 
+    A Hub id that `load` knows is that model, as in `load`: nothing is asked of the Hub.
+
     >>> any_model("ResNet-50") == any_model(load("resnet50"))
     True
+    >>> any_model("openai/gpt-oss-120b").formats
+    Formats: mxfp4 (experts), bf16 (rest)
     """
     if isinstance(model, (Model, ConvNet)):
         return model
-    if isinstance(model, str) and plain(model) not in map(
-        plain, model_names()
-    ):  # a name is no file that happens to be here
-        config = is_place(model)
+    if isinstance(model, str):  # a name is no file that happens to be here
+        known = model_names()
+        config = plain(model) not in map(plain, known) and not alias_of(model, known) and is_place(model)
     else:
         config = isinstance(model, (Mapping, PathLike))
     return from_hf(model) if config else load(model)

@@ -25,10 +25,12 @@ __all__ = [
     "KEYS",
     "MOST_LAYERS",
     "TEXT_PARTS",
+    "TIED",
     "WHOLE",
     "WINDOWED",
     "Fields",
     "class_names",
+    "in_transformers",
     "left_out",
 ]
 
@@ -80,6 +82,15 @@ def left_out(kind: str, family: str = "") -> Mapping[str, Any]:
     return found
 
 
+def in_transformers(kind: str) -> bool:
+    """Whether transformers has this ``model_type``.
+
+    >>> in_transformers("clipseg"), in_transformers("minimax_text_01")
+    (True, False)
+    """
+    return kind in _defaults()
+
+
 def class_names(kind: str) -> tuple[str, ...]:
     """How transformers' classes for a ``model_type`` begin.
 
@@ -92,6 +103,9 @@ def class_names(kind: str) -> tuple[str, ...]:
 LAYERS = (*KEYS["layers"], "num_decoder_layers")
 MOST_LAYERS = 10_000
 """More layers are a slip of the keyboard, and readers list them one by one."""
+
+TIED = "tie_word_embeddings"
+"""Whether embedding and head share a table, of which a note tells where a file does not: no other switch changes as much."""
 
 WINDOWED, WHOLE = "sliding_attention", "full_attention"
 """What ``layer_types`` calls a layer with a window, and one without."""
@@ -109,7 +123,8 @@ ACTS = {
 class Fields:
     """A configuration that names the field it lacks.
 
-    *left_out* has what is taken for keys that are missing; ``taken`` notes which of these a reader asked for, switches and words apart.
+    *left_out* has what is taken for keys that are missing; ``taken`` notes which of these a reader asked for, switches and words apart,
+    and whether embedding and head share a table.
     *labels*: the classes that the file names, two where it names none, as transformers has it.
     *mtp*: the layer for multi-token prediction, where a reader knows it; else it is like the last one.
     """
@@ -141,7 +156,10 @@ class Fields:
         return default if value is None else value
 
     def flag(self, key: str, default: bool = False) -> Any:
-        return bool(sizes.flag(key, self.get(key, default)))
+        found = bool(sizes.flag(key, self.get(key, default)))
+        if key == TIED and self.fields.get(key) is None:
+            self.taken[key] = found
+        return found
 
     def needed(self, key: str) -> Any:
         """A switch that must be there."""
@@ -185,6 +203,13 @@ class Fields:
         part = sizes.factor("partial_rotary_factor", share.get("partial_rotary_factor", usual))
         turned = int(self.head_dim() * part)
         return turned + turned % 2  # in pairs
+
+    def turned(self, key: str, usual: Any = None) -> Any:
+        """Features of a head that are turned by their position, under a *key* that says how many; None: all of them."""
+        said = self.get(key, usual)
+        if said is not None and self.count(key, said) % 2:
+            raise ValueError(f"{key}={said}: features are turned in pairs, so it must be even")
+        return said
 
     def made(self, kind: type[T], **numbers: Any) -> T:
         """A value of a *kind*, such as `Attention`, of what was read."""

@@ -122,6 +122,10 @@ class Asked(Fields):
         """None: a form does not ask for it."""
         return None
 
+    def turned(self, key: str, usual: Any = None) -> Any:
+        """None: a form does not ask for it."""
+        return None
+
     def made(self, kind: type[T], **numbers: Any) -> T:
         """The same, unchecked, for nothing has a value yet."""
         found = object.__new__(kind)

@@ -57,6 +57,8 @@ class Formats:
         The number format in which products run. None: see `flopkit.serving.decode`.
     kv_cache : Any, optional
         The format of the cache. None: bf16.
+    unread : str, optional
+        Why it is not known how the weights are stored: bytes are then refused, except those of a format that is given.
 
     Raises
     ------
@@ -82,6 +84,7 @@ class Formats:
     others: tuple[Otherwise, ...] = ()
     compute: str | None = None
     kv_cache: Any = None
+    unread: str = ""
 
     def __post_init__(self) -> None:
         for role in (*ROLES, "kv_cache"):
@@ -118,6 +121,8 @@ class Formats:
         return list(dict.fromkeys((each.computes or _PLAIN) if isinstance(each, Storage) else each for each in used))
 
     def __str__(self) -> str:
+        if self.unread:
+            return "not known"
         if self.only is not None:
             return str(self.only)
         roles: dict[str, list[str]] = {}

@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from flopkit.models import passes
 from flopkit.models.architectures import ARCHITECTURES, SAME, tasks
-from flopkit.models.architectures.classes import ended, task_of
+from flopkit.models.architectures.classes import ended, not_the_decoder_alone, task_of
 from flopkit.models.architectures.pictures import pictures_of
 from flopkit.models.blocks import Block
-from flopkit.models.config_fields import Fields, left_out
+from flopkit.models.config_fields import TIED, Fields, left_out
 from flopkit.models.config_files import configuration
 from flopkit.models.model import Model
 from flopkit.models.quantized import formats_in
-from flopkit.models.text_parts import part_for_text
+from flopkit.models.text_parts import part_for_text, says
 from flopkit.models.unknown_types import WAY_OUT, UnknownTypeError, unknown_type, without_type
 from flopkit.sizes import flag
 
@@ -54,9 +55,10 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
     -----
     The values in a ``config.json`` are taken as they stand. A field that ``transformers`` would fill with a default of its own is an
     error where the model needs it and the default is no rule (size of a head: the width by the heads). Some fields may be missing, heads of
-    keys and values and the window among them: then it is what ``transformers`` takes for this family, and ``Model.notes`` says so. For a
+    keys and values and the window among them: then it is what ``transformers`` takes for this family. ``Model.notes`` says so of sizes and
+    of ``tie_word_embeddings``; of other switches and of words (a bias, an activation) it does not. For a
     model of text and images the part for text is read. ``quantization_config`` and ``dtype`` (``torch_dtype``) give ``Model.formats``; a
-    method that is not read is a note, and then weights count as if they were not quantised.
+    method that is not read is a note, and then bytes of weights are refused where no *weights* are given.
 
     Examples
     --------
@@ -70,7 +72,16 @@ def from_hf(config: Mapping[str, Any] | str | os.PathLike[str], mtp: bool = Fals
         if isinstance(config, (str, os.PathLike)):
             _whole_file(given.config)
         model = _read(given.config, mtp)
+        _of_one_token(model, given.config.get("model_type"))
     return given.finished(model)
+
+
+def _of_one_token(model: Model, kind: Any) -> None:
+    """Refuse sizes of which no layer can be made, while it is known where they stand."""
+    try:
+        passes.token(model)
+    except ValueError as error:
+        raise ValueError(f"model_type={kind!r}: these sizes cannot be built: {error}") from None
 
 
 def _whole_file(config: Mapping[str, Any]) -> None:
@@ -93,16 +104,19 @@ def _read(config: Mapping[str, Any], mtp: bool) -> Model:
         raise unknown_type(kind, whole, {*ARCHITECTURES, *SAME})
     task = task_of(outer, config.get("architectures"))
     c = Fields(config, kind, left_out(kind, family))
-    model = ended(
-        ARCHITECTURES[family](c, str(config.get("_name_or_path") or kind)), kind, task, tasks(family), lambda: c.labels
-    )
+    layers = ARCHITECTURES[family](c, str(config.get("_name_or_path") or kind))
+    not_the_decoder_alone(layers, kind, config.get("architectures"))
+    model = ended(layers, kind, task, tasks(family), lambda: c.labels)
     if outer != kind and not model.causal:
         why = f"its part for text, a {kind!r}, is no decoder, and nothing by itself"
         raise UnknownTypeError(f"model_type={outer!r} is not described here: {why}; {WAY_OUT}")
     if c.fields.get("is_causal") is not None and not c.flag("is_causal"):
         _no_windows(model)
         model = replace(model, causal=False)
-    notes = [f"{key} is missing: {value}, as transformers takes it" for key, value in c.taken.items()]
+    if TIED in config and not says(whole, TIED):
+        c.taken[TIED] = config[TIED]
+    taken = {key: value for key, value in c.taken.items() if key != TIED or model.head != "none"}
+    notes = [f"{key} is missing: {value}, as transformers takes it" for key, value in taken.items()]
     if others:
         pictures = pictures_of(whole, model.d_model)
         if pictures is None:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from flopkit.models.architectures import ARCHITECTURES, SAME, WHOLE
-from flopkit.models.config_fields import KEYS, TEXT_PARTS, left_out
+from flopkit.models.config_fields import KEYS, TEXT_PARTS, TIED, left_out
 from flopkit.sizes import flag
 
-__all__ = ["part_for_text", "whole_types"]
+__all__ = ["part_for_text", "says", "whole_types"]
 
 TEXT_TYPES = {
     "aya_vision": "cohere2", "cohere2_vision": "cohere2", "deepseek_vl": "llama", "deepseek_vl_hybrid": "llama", "exaone4_5": "exaone4",
@@ -37,7 +37,7 @@ HANDED_ON = (
 )  # fmt: skip
 """Models that are tied where the part for text says so, whatever the whole says."""
 
-TIED, OLDER, PREFIX = "tie_word_embeddings", "tie_embedding", "use_bidirectional_attention"
+OLDER, PREFIX = "tie_embedding", "use_bidirectional_attention"
 
 
 def part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, list[str]]:
@@ -88,6 +88,16 @@ def part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, li
     return inner, outer or str(inner.get("model_type")), left + more
 
 
+def says(config: Mapping[str, Any], key: str) -> bool:
+    """Whether a configuration, or a part of it for text, says something under a key.
+
+    >>> says({"text_config": {"hidden_size": 8}}, "hidden_size"), says({"vision_config": {"hidden_size": 8}}, "hidden_size")
+    (True, False)
+    """
+    inside = (config[part] for part in TEXT_PARTS if isinstance(config.get(part), Mapping))
+    return config.get(key) is not None or any(says(each, key) for each in inside)
+
+
 def _by_class(outer: str, classes: Any) -> str | None:
     first = classes[0] if isinstance(classes, list) and len(classes) == 1 else None
     return FLAT_CLASSES.get(outer, {}).get(first) if isinstance(first, str) else None
@@ -122,12 +132,25 @@ def _tied(config: Mapping[str, Any], outer: str, inside: str) -> dict[str, Any]:
         return {TIED: config[TIED]}
     if usual is None:
         return {}
-    if within is not None and within != usual:
-        raise ValueError(
-            f"{TIED} is {within} in {inside}, and missing of the whole, where transformers takes {usual} for a {outer}; "
-            f"add it beside model_type={outer!r}: false where the checkpoint has a head of its own"
-        )
+    if (within is not None and within != usual) or (within is None and usual and handed is False):
+        saved_by = str(config.get("transformers_version") or "")
+        if saved_by.startswith("4."):  # which asks the part, and leaves out what is a default
+            return {TIED: handed}
+        if within is None and saved_by.startswith("5."):
+            return {TIED: usual}
+        raise ValueError(_open(outer, inside, within, usual))
     return {TIED: usual}
+
+
+def _open(outer: str, inside: str, within: Any, usual: Any) -> str:
+    """What to say where a file leaves open whether the head is the embedding's table."""
+    add = f"add it beside model_type={outer!r}: false where the checkpoint has a head of its own"
+    if within is not None:
+        return f"{TIED} is {within} in {inside}, and missing of the whole, where transformers takes {usual} for a {outer}; {add}"
+    return (
+        f"{TIED} is missing: transformers 5 takes {usual} for a {outer}, transformers 4 the default of its {inside}, "
+        f"which is {not usual}, and no transformers_version says which of the two saved this file; {add}"
+    )
 
 
 def whole_types() -> dict[str, dict[str, Any]]:

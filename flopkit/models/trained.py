@@ -233,7 +233,7 @@ class Trained(Running):
         >>> round(memory.layers / full.layers, 1)
         20.5
         >>> load("llama-3-8b").train_memory(seq=8192, precision="fsdp", shards=8)
-        llama-3-8b, training step, 1 of 8 shards: 68.04 GB, 48.4 GB of it activations
+        llama-3-8b, training step, 1 of 8 shards: 68.04 GB, 48.4 GB of it activations; 76.45 GB with the gradients of the loss
         """
         policy = policy_name(recompute)
         for name, value, known in (
@@ -261,7 +261,8 @@ class Trained(Running):
         ends = activations.of_ends(training, run, kernel, dropout)
         if precision == "autocast":
             ends = ends + autocast.cached(self, run, recompute)
-        whole = Memory(name, weights, gradients, states, layers.there, ends, layers.again, layers.kept)
+        loss = activations.of_loss(self, run)
+        whole = Memory(name, weights, gradients, states, layers.there, ends, layers.again, layers.kept, loss=loss)
         if same(among, 1):
             return whole
         share = {part: ceil_div(getattr(whole, part), among) for part in ("weights", "gradients", "optimizer")}

@@ -11,12 +11,29 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from flopkit.models.config_fields import in_transformers
 from flopkit.names import plain
 from flopkit.sizes import short
 
-__all__ = ["UnknownTypeError", "unknown_type", "without_type"]
+__all__ = ["BESIDE", "ELSEWHERE", "WAY_OUT", "UnknownTypeError", "unknown_type", "without_type"]
 
 WAY_OUT = "count it by transformers itself: fk.count_hf(config, seq=…), which needs pip install torch transformers"
+
+
+BESIDE = (
+    "where its code lies beside the checkpoint, build it on torch's meta device by AutoModelForCausalLM.from_config(…, "
+    "trust_remote_code=True), and count it: fk.count(model, ids)"
+)
+"""How to count what only the code of its repository builds."""
+
+ELSEWHERE = f"transformers 5.23 does not have it, which fk.count_hf would ask; a newer one may; {BESIDE}"
+"""The same for a type that transformers does not have."""
+
+RELATIVES = {
+    "minimax_text_01": "the same layers in transformers' own words are a minimax (MiniMax-Text-01-hf has such a file)",
+    "minimax_m1": "the same layers in transformers' own words are a minimax",
+}
+"""What else describes a type's layers."""
 
 
 class UnknownTypeError(ValueError):
@@ -36,6 +53,8 @@ def unknown_type(kind: str, whole: Mapping[str, Any], known: Collection[str]) ->
     flopkit.models.families() lists what is described
     >>> str(unknown_type("lama", {}, ["llama"])).split("; ")[1]
     'did you mean llama?'
+    >>> str(unknown_type("minimax_m1", {}, ["llama"])).split("; ")[1]
+    "the same layers in transformers' own words are a minimax"
     """
     outer, part = whole.get("model_type"), _part(whole, kind)
     said = f"model_type={short(kind)}"
@@ -49,7 +68,9 @@ def unknown_type(kind: str, whole: Mapping[str, Any], known: Collection[str]) ->
     if near:
         return UnknownTypeError(f"{said} is not described here; did you mean {near}?")
     listed = "flopkit.models.families() lists what is described"
-    return UnknownTypeError(f"{said} is not described here; {WAY_OUT}. {listed}")
+    relative = f"; {RELATIVES[kind]}" if kind in RELATIVES else ""
+    way = WAY_OUT if in_transformers(outer if isinstance(outer, str) else kind) else ELSEWHERE
+    return UnknownTypeError(f"{said} is not described here{relative}; {way}. {listed}")
 
 
 def _torchvision(config: Mapping[str, Any]) -> str:
@@ -81,7 +102,8 @@ def without_type(whole: Mapping[str, Any]) -> ValueError:
     parts = [key for key, value in whole.items() if isinstance(value, Mapping) and "model_type" not in value]
     if isinstance(outer, str) and parts:
         part = next((key for key in parts if key in ("text_config", "language_config", "llm_config")), parts[0])
-        return UnknownTypeError(f"model_type={short(outer)} (its {part} has none) is not described here; {WAY_OUT}")
+        way = WAY_OUT if in_transformers(outer) else ELSEWHERE
+        return UnknownTypeError(f"model_type={short(outer)} (its {part} has none) is not described here; {way}")
     widths, depths = (
         ("hidden_size", "n_embd", "d_model", "dim", "emb_dim"),
         ("num_hidden_layers", "n_layer", "n_layers"),

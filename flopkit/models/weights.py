@@ -23,12 +23,23 @@ __all__ = ["formats_of", "read_bytes", "weight_bytes"]
 def formats_of(model: Stack, weights: Weights | None) -> Formats:
     """What *weights* says for a model. None: what the model's file says, else bf16.
 
+    Raises
+    ------
+    ValueError
+        Without *weights*, for a file whose quantisation is not read.
+
+    Examples
+    --------
     >>> from flopkit import load
     >>> formats_of(load("llama-3-8b"), None), formats_of(load("llama-3-8b"), "Q8_0")
     (Formats: bf16, Formats: q8_0)
     """
     if weights is None:
         found = model.formats or Formats()
+        if found.unread:
+            raise ValueError(
+                f"{model.name}: {found.unread}: how its weights are stored is not known; say it: weights='bf16', 'int4', …"
+            )
     elif isinstance(weights, Formats):
         found = weights
     elif isinstance(weights, Mapping):

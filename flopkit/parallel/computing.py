@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from flopkit.arithmetic import Number
+from flopkit.arithmetic import Number, where
 from flopkit.parallel.ranks import Rank
 from flopkit.parallel.shares import Divided
 
@@ -77,7 +77,7 @@ def params_of(numbers: Any, layout: Any, rank: Rank) -> tuple[Over, Over]:
     for kind, count in zip(numbers.kinds, rank.kinds, strict=True):
         rest += count * (kind.params.whole * t + kind.params.features)
         experts += count * kind.params.experts
-    return Over(rest, t), Over(experts, layout.expert if layout.expert != 1 else t)
+    return Over(rest, t), Over(experts, where(layout.expert > 1, layout.expert, t))
 
 
 def exactly(number: Number, among: Number) -> Number:

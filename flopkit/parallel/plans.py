@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
-from flopkit.arithmetic import Number, maximum, where
+from flopkit.arithmetic import Number, is_zero, maximum, where
 from flopkit.models import Model
 from flopkit.parallel import computing, holding, traffic
 from flopkit.parallel.clusters import Cluster
@@ -60,13 +60,17 @@ def micro_batch(products: Products, sent: Mapping[str, Sent], peak: Number, hide
     beside: Any = sent["regathered"].seconds
     for name in AXES:
         seconds = sent[name].seconds
-        parts[name] = seconds * (1 - hides[name])
-        beside += seconds - parts[name]
+        parts[name] = seconds if is_zero(hides[name]) else seconds * (1 - hides[name])
+        beside += 0.0 if is_zero(hides[name]) else seconds - parts[name]
     waiting = sum(parts.values())
     if isinstance(beside, float) and beside <= waiting:
         return MicroBatch(waiting, parts)
     left = maximum(beside - waiting, 0)
-    order = [*dict.fromkeys(name for name in hides if name in AXES)]
+    order = [name for name in hides if name in AXES and not is_zero(hides[name])]
+    if not order:
+        return MicroBatch(maximum(waiting, beside), parts)
+    if len(order) == 1:
+        return MicroBatch(maximum(waiting, beside), parts | {order[0]: parts[order[0]] + maximum(beside - waiting, 0)})
     most = reduce(maximum, (sent[name].bytes * hides[name] for name in order))
     for name in order:
         taken = where(sent[name].bytes * hides[name] >= most, left, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -14,7 +15,16 @@ from flopkit.models.parts import Part
 from flopkit.models.sharded import gathered_bytes
 from flopkit.training.memory import Kept
 
-__all__ = ["Divided", "Layer", "Shares", "gathered", "shares"]
+__all__ = [
+    "Divided",
+    "Layer",
+    "Shares",
+    "gathered",
+    "kept_inside",
+    "layer_of",
+    "params_divided",
+    "shares",
+]
 
 _ROUTED = ("experts, inputs", "experts, outputs", "experts, probabilities")
 
@@ -106,7 +116,7 @@ def shares(model: Model, seq: int, kernel: str, dropout: bool, dtype: str = "bf1
     parts = model.parts(run)
     stacks = [each for each in parts if each.place == "layers"]
     kinds = tuple(
-        _layer(model, block, count, stack, run, kernel, dropout)
+        layer_of(model, block, count, stack, run, kernel, dropout)
         for (block, count), stack in zip(model.blocks, stacks, strict=True)
     )
     table = sum(each.cost.params for each in parts if each.role == "table" and each.split == "vocab")
@@ -131,22 +141,17 @@ def gathered(model: Model, precision: str) -> Any:
     return gathered_bytes(training_of(model, "all"), precision)
 
 
-def _layer(model: Model, block: Block, count: Any, stack: Part, run: Any, kernel: str, dropout: bool) -> Layer:
-    flops, params = Divided(), Divided()
+def layer_of(model: Model, block: Block, count: Any, stack: Part, run: Any, kernel: str, dropout: bool) -> Layer:
+    """The numbers of a kind of layer, of which there are *count*; *stack*: its part of a pass. Sizes may be parameters of a figure."""
+    flops = Divided()
     sums = inputs = 0
     for each in stack.inside:
-        kind = _kind(each)
-        flops = flops.plus(**{kind: each.cost.flops})
-        of_all = each.cost.params
-        if kind == "experts":
-            params = params.plus(experts=of_all)
-        else:
-            params = params.plus(features=each.divided, whole=of_all - each.divided)
+        flops = flops.plus(**{_kind(each): each.cost.flops})
     for branch in {each.branch for each in stack.inside if each.branch}:
         splits = {each.split for each in stack.inside if each.branch == branch}
         sums += bool(splits & {"row", "experts"})
         inputs += "row" in splits  # experts keep the tokens that come to them
-    kept, fused = _kept(model, block, run, kernel, dropout)
+    kept, core, fused = _kept(model, block, run, kernel, dropout)
     mixer, mlp = block.mixer, block.mlp
     chosen: Any = mlp.top_k if isinstance(mlp, Experts) else 0
     return Layer(
@@ -154,9 +159,9 @@ def _layer(model: Model, block: Block, count: Any, stack: Part, run: Any, kernel
         flops=flops,
         again=sum(each.scores_again.flops for each in stack.inside if each.scores_again is not None),
         core=sum(each.core.flops for each in stack.inside if each.core is not None),
-        params=params,
-        kept=kept[0],
-        kept_core=kept[1],
+        params=params_divided(stack.inside),
+        kept=kept,
+        kept_core=core,
         fused=fused,
         sums=sums,
         inputs=inputs,
@@ -164,6 +169,18 @@ def _layer(model: Model, block: Block, count: Any, stack: Part, run: Any, kernel
         dispatched=run.tokens * mlp.top_k * model.d_model if isinstance(mlp, Experts) else 0,
         chosen=chosen,
     )
+
+
+def params_divided(parts: Iterable[Part]) -> Divided:
+    """Parameters of the *parts* of a layer, by how they divide."""
+    found = Divided()
+    for each in parts:
+        of_all = each.cost.params
+        if _kind(each) == "experts":
+            found = found.plus(experts=of_all)
+        else:
+            found = found.plus(features=each.divided, whole=of_all - each.divided)
+    return found
 
 
 def _kind(each: Part) -> str:
@@ -174,18 +191,28 @@ def _kind(each: Part) -> str:
     return "experts" if each.split == "experts" else "features"
 
 
-def _kept(model: Model, block: Block, run: Any, kernel: str, dropout: bool) -> tuple[tuple[Divided, int], Divided]:
-    found, fused, core = Divided(), Divided(), 0
-    inside = {id(branch): branch.kept(run, model.d_model, kernel, dropout) for _, branch in block.branches}
-    names = {each.name for kept in inside.values() for each in kept}
-    inputs = {f"{name}, input" for name, _ in block.branches}
+def _kept(model: Model, block: Block, run: Any, kernel: str, dropout: bool) -> tuple[Divided, Any, Divided]:
+    kept = [each for _, branch in block.branches for each in branch.kept(run, model.d_model, kernel, dropout)]
+    found, core, fused = kept_inside(kept)
+    names, inputs = {each.name for each in kept}, {f"{name}, input" for name, _ in block.branches}
     for each in activations.of_layer(model, block, run, kernel, dropout):
-        kind = _of_branch(each) if each.name in names else "tokens"
+        if each.name not in names:
+            found = found.plus(tokens=each.bytes)
+            fused = fused.plus(tokens=each.bytes if each.name in inputs else 0)
+    return found, core, fused
+
+
+def kept_inside(kept: Iterable[Kept]) -> tuple[Divided, Any, Divided]:
+    """Of what branches keep inside of them: bytes, those of attention's core, and those that can be computed again from the rest."""
+    found, fused = Divided(), Divided()
+    core: Any = 0
+    for each in kept:
+        kind = _of_branch(each)
         found = found.plus(**{kind: each.bytes})
         core += each.bytes if each.core else 0
-        if each.name in inputs or each.name.endswith(("activated gate", "down, input")):
+        if each.name.endswith(("activated gate", "down, input")):
             fused = fused.plus(**{kind: each.bytes})
-    return (found, core), fused
+    return found, core, fused
 
 
 def _of_branch(each: Kept) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from flopkit.arithmetic import Number, maximum, minimum, where
+from flopkit.arithmetic import Number, exact_div, maximum, minimum, where
 from flopkit.parallel import collectives
 from flopkit.parallel.collectives import Exchange
 from flopkit.parallel.computing import Over
@@ -171,20 +171,22 @@ def groups(layout: Any) -> tuple[Number, Number]:
     rest = layout.data * layout.context
     if _alone(layout.expert):
         return rest, rest
-    return rest, layout.tensor * rest // layout.expert
+    return rest, where(layout.expert > 1, exact_div(layout.tensor * rest, layout.expert), rest)
 
 
-def of_data(params: tuple[Over, Over], layout: Any, micro_batches: Number, place: Any, inside: Number, formats: Formats) -> Sent:  # fmt: skip
-    """The exchange of gradients and weights in a step.
+def of_data(params: tuple[Over, Over], layout: Any, micro_batches: Number, place: Any, inside: Any, formats: Formats) -> Sent:  # fmt: skip
+    """The exchange of gradients and weights in a step. *inside*: of the ranks that exchange them, those in a node; of two numbers the second is that of
+    experts' ranks, which a figure knows.
 
     Without ZeRO an all-reduce of gradients. With it a reduce-scatter, from ZeRO-2 on of each micro-batch, and a gather of weights, with ZeRO-3 two in
     each micro-batch.
     """
     found = NOTHING
-    for each, ranks in zip(params, groups(layout), strict=True):
+    of_both = inside if isinstance(inside, tuple) else (inside, inside)
+    for each, ranks, most in zip(params, groups(layout), of_both, strict=True):
         if _alone(ranks) or (isinstance(each.number, int) and not each.number):
             continue
-        near = _dividing(ranks, inside)
+        near = _dividing(ranks, most)
         of_gradients, of_weights = each.times(formats.gradient), each.times(formats.weight)
         several = where(layout.zero >= 2, RUNS["gradients"].under(layout.recompute) * micro_batches, 1)
         gathers = where(layout.zero >= 3, RUNS["weights"].under(layout.recompute) * micro_batches, 1)

@@ -11,6 +11,7 @@ from typing import Any
 from flopkit.counter.report import Report
 from flopkit.counter.running import count
 from flopkit.models.config_files import Given, configuration
+from flopkit.models.unknown_types import BESIDE
 from flopkit.peers.inputs_of_transformers import arguments_of, inputs_of
 from flopkit.sizes import Size, flag, short, size
 
@@ -227,7 +228,9 @@ def _class(transformers: Any, fields: Mapping[str, Any]) -> tuple[Any, list[str]
             "the configuration has neither a 'model_type' nor 'architectures' that transformers has: write it in"
         )
     if kind not in transformers.CONFIG_MAPPING:
-        raise ValueError(f"model_type={short(kind)} is not known to transformers {version}: a newer one may know it")
+        raise ValueError(
+            f"model_type={short(kind)} is not known to transformers {version}: a newer one may know it; {BESIDE}"
+        )
     both = (auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES, auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES)
     with_heads = (  # a decoder that could run by itself comes after the pair, and after an encoder's own head
         *(both if fields.get("is_encoder_decoder", transformers.CONFIG_MAPPING[kind]().is_encoder_decoder) else ()),

@@ -11,8 +11,8 @@ __all__ = ["largest_batch"]
 
 
 def largest_batch(model: Any, device: Any, **how: Any) -> int:
-    """The largest batch whose training step fits in what programs can allocate on a
-    device (`Device.available`); 0 where not even one sequence or image does.
+    """The largest batch whose training step, the gradients of its loss included, fits in
+    what programs can allocate on a device (`Device.available`); 0 where not even one sequence or image does.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def largest_batch(model: Any, device: Any, **how: Any) -> int:
     >>> from flopkit import load
     >>> llama = load("llama-3.2-1b")
     >>> largest_batch(llama, "h100-sxm", seq=8192), largest_batch(llama, "h100-sxm", seq=8192, recompute="full")
-    (3, 13)
+    (2, 4)
     >>> largest_batch(load("llama-3-8b"), "h100-sxm", seq=1024)
     0
     >>> largest_batch(load("llama-3-8b"), "h100-sxm", seq=8192, precision="fsdp", shards=64)
@@ -51,7 +51,7 @@ def largest_batch(model: Any, device: Any, **how: Any) -> int:
         raise TypeError(f"batch={short(how['batch'])}: the batch is what largest_batch finds; leave it out")
 
     def fits(batch: int) -> bool:
-        return bool(model.train_memory(batch=batch, **how).total <= memory)
+        return bool(model.train_memory(batch=batch, **how).peak <= memory)
 
     if not fits(1):
         return 0

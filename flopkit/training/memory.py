@@ -88,6 +88,9 @@ class Memory:
         What one layer keeps without recompute, the first kind of layer where there are several, of the decoder where there is an encoder.
     kept_by : str, optional
         Whose list *kept* is: ``"one layer"``, or ``"the network"`` where its layers are not equal.
+    loss : Number, optional
+        The gradients inside the loss when the backward pass begins, beside all activations: that of the log-probabilities and that of the
+        logits, both in fp32. A loss in chunks, or a fused one, has less of them.
     gathered : Number, optional
         Where each of several devices has a share of the states: whole layers, their whole gradients, and the buffers around them, the most
         at once, see `gathered`.
@@ -95,16 +98,17 @@ class Memory:
     Notes
     -----
     Tensor and sequence parallelism, which divide activations, are not known here.
-    The total is a sum of the most that each part takes: all gradients, which the first backward pass makes one after another, beside all
+    ``total`` leaves the gradients of the loss out, as published lists do, and ``peak`` has them in: whether a step fits, `peak` says.
+    Both are sums of the most that each part takes: all gradients, which the first backward pass makes one after another, beside all
     activations, which it frees, and beside the largest layers that are gathered.
-    Not counted: gradients of activations, work space of kernels, memory that the allocator holds and cannot use, the CUDA context,
+    Not counted: other gradients of activations, work space of kernels, memory that the allocator holds and cannot use, the CUDA context,
     what a library for communication takes, and tensors that the program holds on to by itself (logits that it returns).
 
     Examples
     --------
     >>> import flopkit as fk
     >>> fk.load("llama-3-8b").train_memory(seq=8192, recompute="full")
-    llama-3-8b, training step, recompute full: 135 GB, 6.484 GB of it activations
+    llama-3-8b, training step, recompute full: 135 GB, 6.484 GB of it activations; 143.4 GB with the gradients of the loss
     """
 
     name: str
@@ -117,6 +121,7 @@ class Memory:
     kept: tuple[Kept, ...] = ()
     kept_by: str = "one layer"
     gathered: Number = 0
+    loss: Number = 0
 
     @property
     def states(self) -> Number:
@@ -133,8 +138,14 @@ class Memory:
         """States, activations, and whole layers that are gathered, the most of each."""
         return total([self.states, self.activations, self.gathered])
 
+    @property
+    def peak(self) -> Number:
+        """The total, and the gradients of the loss where they are there at once with the most: ``layers + max(ends + loss, again)``."""
+        activations = self.layers + maximum(self.ends + self.loss, self.again)
+        return total([self.states, activations, self.gathered])
+
     def table(self) -> Table:
-        """One row a part, the total last. Of the ends and what is computed again, only the larger one counts: they are never there together."""
+        """One row a part, the total last, and the peak behind it. Of the ends and what is computed again, only the larger one counts: they are never there together."""
         lines = [
             ("weights", self.weights), ("gradients", self.gradients), ("optimiser", self.optimizer),
             ("activations, layers", self.layers), ("activations, ends or recompute", maximum(self.ends, self.again)),
@@ -142,6 +153,8 @@ class Memory:
         if not is_zero(self.gathered):
             lines.append(("gathered layers", self.gathered))
         lines.append(("total", self.total))
+        if not is_zero(self.loss):
+            lines.append(("peak, with the gradients of the loss", self.peak))
         return _table("part", lines, self.total, self.name)
 
     def layer_table(self) -> Table:
@@ -151,7 +164,10 @@ class Memory:
         return _table("tensor", [*lines, ("total", whole)], whole, f"{self.name}: what {self.kept_by} keeps")
 
     def __repr__(self) -> str:
-        return f"{self.name}: {amount(self.total, 'B')}, {amount(self.activations, 'B')} of it activations"
+        return f"{self.name}: {amount(self.total, 'B')}, {amount(self.activations, 'B')} of it activations{self._says_peak()}"
+
+    def _says_peak(self) -> str:
+        return "" if is_zero(self.loss) else f"; {amount(self.peak, 'B')} with the gradients of the loss"
 
     def _repr_html_(self) -> str:
         return self.table()._repr_html_()

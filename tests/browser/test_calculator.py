@@ -20,7 +20,7 @@ from flopkit.models.config_fields import left_out
 
 pytestmark = pytest.mark.browser
 TASKS = calculator()
-FIT, RUN, SERVE, FIGURE = TASKS
+FIT, RUN, LAYOUT, SERVE, FIGURE = TASKS
 READ = [
     name
     for name in config_names()
@@ -96,9 +96,9 @@ def test_a_pasted_configuration_gives_the_numbers_of_its_model(open_page, name):
     memory = model.train_memory(
         seq=settings["length"], recompute=settings["recompute"], precision=precision, shards=count
     )
-    assert said(node, "activations") == [memory.activations]
-    assert said(node, "gathered", "memory") == pytest.approx([memory.gathered, memory.total], rel=1e-6)
-    assert (word(node, "fits") == "yes") == (memory.total <= fk.device("h100-sxm").usable)
+    assert said(node, "activations") == [memory.layers + max(memory.ends + memory.loss, memory.again)]
+    assert said(node, "gathered", "memory") == pytest.approx([memory.gathered, memory.peak], rel=1e-6)
+    assert (word(node, "fits") == "yes") == (memory.peak <= fk.device("h100-sxm").usable)
 
     node = show(page, SERVE.name)
     turn(page, SERVE, node, {key: value for key, value in run.items() if key in SERVE.controls})
@@ -195,6 +195,29 @@ def test_four_actions_answer_each_of_four_questions(open_page, options):
     assert reader.actions <= 4
 
 
+def test_a_layout_of_many_gpus_is_step_or_a_sentence(open_page):
+    """Llama-3-70B on 512 H100s, as TP 8 × PP 4 × DP 16; then TP above the key-value heads."""
+    page = open_page("calculator.html")
+    reader = Reader(page)
+    reader.open(LAYOUT.title)
+    reader.choose("Model", "Llama-3-70B")
+    for label, text in (("Tensor-parallel (TP)", "8"), ("Pipeline (PP)", "4"), ("Data-parallel (DP)", "16")):
+        reader.type(label, text)
+    layout = fk.parallel.Layout(tensor=8, pipeline=4, data=16, zero=3)
+    step = fk.parallel.step("llama-3-70b", layout, "dgx-h100", seq=8192, batch=128, precision="mixed")
+    reader.sees("devices", "512 devices")
+    reader.sees("seconds", fk.units.format_value(step.seconds, "s"))
+    reader.sees("mfu", fk.units.format_value(step.mfu, "%"))
+    reader.sees("memory", fk.units.format_value(float(step.memory.total), "B"))
+    reader.sees("part_bubble", fk.units.format_value(step.parts["bubble"], "s"))
+    reader.sees("sent", fk.units.format_value(sum(step.sent.values()), "B"))
+    reader.type("Tensor-parallel (TP)", "64")
+    reader.sees("seconds", "–")
+    assert page.locator(".fk-on .fk-refused").inner_text() == (
+        "64 ranks of tensor parallelism do not divide the 8 key-value heads."
+    )
+
+
 def test_what_is_set_goes_along_from_task_to_task(open_page):
     page = open_page("calculator.html")
     node = show(page, FIT.name)
@@ -218,9 +241,9 @@ def test_tabs_are_reached_by_the_keyboard(open_page):
     tabs = page.get_by_role("tab")
     assert [tab.inner_text() for tab in tabs.all()] == [figure.title for figure in TASKS]
     tabs.first.focus()
-    for key, place in (("ArrowRight", 1), ("End", 3), ("ArrowRight", 0), ("ArrowLeft", 3), ("Home", 0)):
+    for key, place in (("ArrowRight", 1), ("End", 4), ("ArrowRight", 0), ("ArrowLeft", 4), ("Home", 0)):
         page.keyboard.press(key)
-        assert [tab.get_attribute("aria-selected") for tab in tabs.all()] == [str(i == place).lower() for i in range(4)]
+        assert [tab.get_attribute("aria-selected") for tab in tabs.all()] == [str(i == place).lower() for i in range(5)]
         assert tabs.nth(place).evaluate("e => e === document.activeElement && e.tabIndex === 0")
         seen = page.locator("[role=tabpanel]:visible")
         assert seen.count() == 1 and seen.get_attribute("aria-labelledby") == tabs.nth(place).get_attribute("id")

@@ -254,6 +254,27 @@ def test_a_decoder_among_other_things_is_read_as_from_hf_reads_it(open_page):
         assert by_page(json.dumps(found)) == read(config, 8192)
 
 
+@pytest.mark.parametrize("version", [None, "4.50.0.dev0", "5.0.0"])
+@pytest.mark.parametrize("within", [None, True, False])
+def test_ties_that_a_file_leaves_open_are_read_as_from_hf_reads_them(open_page, version, within):
+    """transformers 4 asks the part, transformers 5 the whole; a file of neither must say it."""
+    text = {"model_type": "mistral", **left_out("mistral"), "tie_word_embeddings": within}
+    config = {
+        "model_type": "mistral3",
+        "transformers_version": version,
+        "text_config": {k: v for k, v in text.items() if v is not None},
+    }
+    [[told, found]] = open_page("calculator.html").evaluate(READ, [json.dumps(config)])
+    want = read(config, (found or {}).get("length", 8192))
+    if isinstance(want, str):
+        assert found is None and "add it beside" in told and "add it beside" in want
+    else:
+        assert by_page(json.dumps(found)) == want
+    assert isinstance(want, str) == (
+        version != "4.50.0.dev0" and (within is False or (within is None and version is None))
+    )
+
+
 def test_a_decoder_that_sees_what_follows_is_refused(open_page):
     [[told, found]] = open_page("calculator.html").evaluate(READ, [json.dumps(LLAMA | {"is_causal": False})])
     assert found is None and told.startswith("is_causal is false: in this figure a token sees those before it alone.")

@@ -563,11 +563,24 @@ def test_no_real_type_is_taken_for_another():
         assert "did you mean" not in said and "fk.count_hf(config, seq=…)" in said, kind
 
 
+@pytest.mark.parametrize("kind", ["minimax_text_01", "minimax_m1", "phi3small", "grok-1", "phi4mm"])
+def test_a_type_that_transformers_does_not_have_is_not_sent_to_it(kind):
+    """count_hf cannot know it either: both say how its own code is counted."""
+    assert kind not in pytest.importorskip("transformers").CONFIG_MAPPING
+    with pytest.raises(UnknownTypeError, match=r"code lies beside the checkpoint.*fk\.count\(model, ids\)") as told:
+        fk.from_hf({"model_type": kind, "hidden_size": 64})
+    assert "pip install" not in str(told.value)
+    assert ("words are a minimax" in str(told.value)) == kind.startswith("minimax")
+    with pytest.raises(ValueError, match=r"a newer one may know it; .*fk\.count\(model, ids\)"):
+        fk.count_hf({"model_type": kind, "hidden_size": 64}, seq=8)
+    assert "minimax" in fk.models.families()
+
+
 def test_the_outer_type_and_the_inner_one_are_named():
     whole = {"model_type": "qwen9_vl", "text_config": {"model_type": "qwen9_vl_text", "hidden_size": 8}}
     with pytest.raises(
         UnknownTypeError,
-        match=r"^model_type='qwen9_vl' \(its text_config: 'qwen9_vl_text'\) is not described here; count it by",
+        match=r"^model_type='qwen9_vl' \(its text_config: 'qwen9_vl_text'\) is not described here; transformers 5.23 does not have it",
     ):
         fk.from_hf(whole)
     with pytest.raises(

@@ -307,6 +307,8 @@ FLOAT4 = {"num_bits": 4, "type": "float", "dynamic": "local", "group_size": 16}
     (lambda: said(quant_method="awq", w_bit=4, q_group_size=64), LINEAR * (4 + 20 / 64) / 8, "bf16"),
     (lambda: said(quant_method="gptq", bits=4, group_size=128), LINEAR * (4 + 20 / 128) / 8 + 4 * 32 * (6 * 4096 + 11008), "bf16"),
     (lambda: said(quant_method="gptq", bits=8, group_size=-1), LINEAR + 3 * ROWS + 4 * 32 * (6 * 4096 + 11008), "bf16"),
+    (lambda: said(quant_method="auto-round", bits=4, group_size=128, sym=True, data_type="int", packing_format="auto_round:auto_gptq",
+                  extra_config={"lm_head": {"bits": 16, "data_type": "float"}}), LINEAR * (4 + 20 / 128) / 8, "bf16"),
     (lambda: said(quant_method="bitsandbytes", load_in_8bit=True), LINEAR + 4 * ROWS, "int8"),
     (lambda: said(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype="bfloat16"), LINEAR * 4.5 / 8, "bf16"),
     (lambda: said(quant_method="bitsandbytes", load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True),
@@ -413,7 +415,8 @@ def test_experts_and_routers_by_name():
     no_experts = fk.from_hf({**moe, "quantization_config": {**shared, "ignore": ["lm_head", "re:.*mlp.experts.*"]}})
     assert no_experts.weight_bytes() - with_routers.weight_bytes() == experts
     halves = fk.from_hf({**moe, "quantization_config": {**shared, "ignore": ["lm_head", "re:.*down_proj"]}})
-    assert halves.formats is None and "some matrices of its experts" in halves.notes[-1]
+    assert "some matrices of its experts" in halves.formats.unread
+    assert halves.formats.unread in halves.notes[-1]
 
 
 def test_the_absorbed_matrices_of_latent_attention_are_those_of_the_checkpoint():
@@ -440,8 +443,13 @@ def test_the_absorbed_matrices_of_latent_attention_are_those_of_the_checkpoint()
 
 
 @pytest.mark.parametrize(("quantization", "why"), [
-    ({"quant_method": "aqlm"}, "method 'aqlm' is not read: weights are counted as bf16"),
-    ({"quant_method": "hqq", "nbits": 4}, "method 'hqq' is not read: weights are counted as bf16"),
+    ({"quant_method": "aqlm"}, "method 'aqlm' is not read"), ({"quant_method": "hqq", "nbits": 4}, "method 'hqq' is not read"),
+    ({"quant_method": "quark"}, "'quark' is not read"), ({"quant_method": "torchao", "quant_type": "int4_weight_only"}, "'torchao' is not read"),
+    ({"quant_method": "eetq", "weights": "int8"}, "'eetq' is not read"), ({"quant_method": "bitnet"}, "'bitnet' is not read"),
+    ({"quant_method": "auto-round", "bits": 4, "extra_config": {"model.layers.0.mlp.up_proj": {"bits": 8}}}, "extra_config"),
+    ({"quant_method": "auto-round", "bits": 4, "data_type": "mx_fp"}, "data_type='mx_fp'"), ({"quant_method": "auto-round"}, "bits=None"),
+    ({"quant_method": "auto-round", "bits": 4, "packing_format": "auto_round:llm_compressor"}, "packing_format"),
+    ({"quant_method": "auto-round", "bits": 4, "act_bits": 8}, "act_bits=8"),
     ({}, "method None is not read"), ("fp8", "quantization_config='fp8' is not read"), ([], r"quantization_config=\[\] is not read"),
     ({"quant_method": "compressed-tensors"}, "no config_groups"), ({"quant_method": "gptq"}, "bits=None"),
     ({"quant_method": "gptq", "bits": "four"}, "bits='four'"), ({"quant_method": "gptq", "bits": 4, "dynamic": {"-:.*": {}}}, "dynamic"),
@@ -454,13 +462,50 @@ def test_the_absorbed_matrices_of_latent_attention_are_those_of_the_checkpoint()
     ({"quant_method": "compressed-tensors", "config_groups": {"a": group()}, "sparsity_config": {"format": "sparse-24-bitmask"}}, "sparse-24"),
     ({"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP3"}, "kv_cache_quant_algo='FP3'"),
 ])  # fmt: skip
-def test_what_is_not_read_is_a_note_and_counts_as_it_would_without(quantization, why):
+def test_bytes_of_what_is_not_read_are_refused_unless_a_format_is_given(quantization, why):
     model = fk.from_hf({**LLAMA, "quantization_config": quantization})
-    assert len(model.notes) == 1
-    assert re.search(why, model.notes[0]) and "weights are counted as bf16" in model.notes[0]
-    assert model.weight_bytes() == 2 * model.params
-    half = fk.from_hf({**LLAMA, "torch_dtype": "float32", "quantization_config": quantization})
-    assert "weights are counted as fp32" in half.notes[0] and half.weight_bytes() == 4 * half.params
+    (note,) = model.notes
+    assert re.search(why, note) and note.endswith("bytes of weights need weights=")
+    for asked in (
+        model.weight_bytes,
+        lambda: model.decode(context=1),
+        lambda: model.prefill(prompt=1),
+        lambda: fk.serving.decode(model, "h100-sxm", context=1),
+        lambda: fk.serving.largest_batch(model, "h100-sxm", context=1),
+    ):
+        with pytest.raises(ValueError, match=f"{why}.*how its weights are stored is not known; say it: weights="):
+            asked()
+    plain = fk.from_hf(LLAMA)
+    assert model.params == plain.params and model.forward(seq=8) == plain.forward(seq=8)
+    assert model.weight_bytes("bf16") == 2 * model.params
+    for given in ("bf16", "nf4", {"rest": "int8"}):
+        assert model.weight_bytes(given) == plain.weight_bytes(given)
+        assert model.decode(context=8, weights=given).bytes == plain.decode(context=8, weights=given).bytes
+    assert model.train_memory(seq=8).total == plain.train_memory(seq=8).total and "not known" in repr(model)
+
+
+def test_routers_that_are_no_module_stay_as_they_are():
+    """Those of DeepSeek and Kimi are bare matrices: a quantiser of Linear modules passes them over without being told."""
+    config = {"model_type": "deepseek_v3", **ODD, **LATENT, "n_routed_experts": 4, "num_experts_per_tok": 2}
+    fp8 = {
+        "quant_method": "compressed-tensors",
+        "config_groups": {"group_0": group(8, "float", "tensor", None, FLOAT8)},
+    }
+    said, unsaid = (
+        fk.from_hf({**config, "quantization_config": {**fp8, "ignore": ["lm_head", *more]}})
+        for more in (["re:.*mlp.gate$"], [])
+    )
+    assert (
+        said.formats.of("router") == unsaid.formats.of("router") == "bf16"
+        and said.weight_bytes() == unsaid.weight_bytes()
+    )
+
+
+def test_kimi_k2_5_has_as_many_bytes_as_its_files():
+    """moonshotai/Kimi-K2.5 holds 595.1 GB, 471 million numbers of them in bf16 for pictures."""
+    model = fk.load("kimi-k2.5")
+    assert model.formats.of("router") == "bf16"
+    assert round((model.weight_bytes() + 2 * model.pictures.params) / 1e9, 1) == 595.1
 
 
 def test_what_is_taken_for_missing_lists_is_a_note():

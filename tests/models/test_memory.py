@@ -1,5 +1,7 @@
 """Memory of a training step: counted on programs of torch tensor by tensor, and as papers print it."""
 
+import weakref
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -686,3 +688,48 @@ def test_bytes_a_parameter_of_each_precision():
         "autocast": 16,
         "bf16": 8,
     }
+
+
+def test_the_peak_has_the_gradients_of_the_loss():
+    """The start of a real backward pass: beside the log-probabilities, their gradient and that of the logits are there at once."""
+    tokens, vocab = 7, 50
+    alive, most = Counter(), [0]  # tensors by where their numbers are: a detached one has those of another
+
+    class Watched(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            if isinstance(result, torch.Tensor) and result.shape == (tokens, vocab):
+                alive[result.data_ptr()] += 1
+                weakref.finalize(result, alive.subtract, [result.data_ptr()])
+                most[0] = max(most[0], held())
+            return result
+
+    def held():
+        return 4 * tokens * vocab * sum(count > 0 for count in alive.values())
+
+    hidden = torch.randn(tokens, 8, requires_grad=True)
+    weight = torch.randn(vocab, 8, requires_grad=True)
+    with Watched():
+        loss = torch.nn.functional.cross_entropy(hidden @ weight.T, torch.zeros(tokens, dtype=torch.int64))
+        kept = held()
+        loss.backward()
+    llama = fk.models.transformer(
+        d_model=8, layers=1, d_ff=16, vocab=vocab, attention=fk.models.Attention(heads=1, kv_heads=1, head_dim=8)
+    )
+    memory = llama.train_memory(seq=tokens)
+    assert kept == 4 * tokens * vocab and most[0] == 12 * tokens * vocab
+    assert memory.loss == most[0] - kept
+    assert memory.peak == memory.total - memory.activations + memory.layers + max(
+        memory.ends + memory.loss, memory.again
+    )
+    assert str(memory.peak) in repr(memory.table().rows) and memory.peak > memory.total
+
+
+def test_layers_that_run_again_can_take_more_than_the_loss():
+    """Then nothing of the loss is there at the peak: it is that of the total."""
+    wide = fk.models.transformer(
+        d_model=512, layers=4, d_ff=4096, vocab=16, attention=fk.models.Attention(heads=4, kv_heads=4, head_dim=128)
+    )
+    memory = wide.train_memory(seq=64, recompute="full")
+    assert memory.ends + memory.loss < memory.again and memory.peak == memory.total
+    assert wide.train_memory(seq=64).peak > wide.train_memory(seq=64).total

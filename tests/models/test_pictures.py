@@ -163,7 +163,7 @@ CHECKPOINTS = {
     ),
     # mistralai/Mistral-Small-3.1-24B-Instruct-2503
     24_011_361_280: (
-        {"model_type": "mistral3", "tie_word_embeddings": False},
+        {"model_type": "mistral3", "transformers_version": "4.50.0.dev0"},
         {"vocab_size": 131072, "hidden_size": 5120, "intermediate_size": 32768, "num_hidden_layers": 40, "num_attention_heads": 32,
          "num_key_value_heads": 8, "head_dim": 128, "sliding_window": None, "model_type": "mistral"},
         {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16, "patch_size": 14,

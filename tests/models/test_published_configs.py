@@ -12,6 +12,7 @@ import pytest
 from family_samples import merged
 
 import flopkit as fk
+from flopkit.models.aliases import alias_of
 from flopkit.models.text_parts import part_for_text
 
 FILES = json.loads((Path(__file__).parents[1] / "data" / "published_configs.json").read_text("utf-8"))
@@ -66,3 +67,78 @@ def test_the_files_are_many_and_of_many_types():
 def test_each_says_where_it_was_read_and_no_path_of_a_stranger(name):
     assert FILES[name]["source"] and FILES[name]["class"]
     assert "_name_or_path" not in json.dumps(FILES[name]["config"])
+
+
+# ---------------------------------------------------------------------------------------------------- the same in the catalogue
+
+SAME_MODEL = {
+    "simai.deepseek_v3": "deepseek-v3", "simai.deepseek_R1_0528": "deepseek-r1", "ome.gpt_oss_120b": "gpt-oss-120b", "ome.gpt_oss_20b": "gpt-oss-20b",
+    "tt.kimi_k2_pytorch": "kimi-k2", "gh.bge_m3": "bge-m3", "ome.smollm_1.7b": "smollm-1.7b", "ome.qwen3_4b": "qwen3-4b", "ome.gemma_7b": "gemma-7b",
+}  # fmt: skip
+
+
+def known_by_name():
+    """Published files of models that the catalogue has, by their Hub ids or by hand."""
+    known = fk.model_names()
+    yield from SAME_MODEL.items()
+    for name in READ:
+        publisher, _, model = name.removeprefix("aic.").partition(".")
+        if name.startswith("aic.") and (found := alias_of(f"{publisher}/{model}", known)):
+            yield name, found
+
+
+KNOWN = dict(known_by_name())
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_catalogue_stores_its_weights_as_the_published_file_does(name):
+    """`load` and `from_hf` of one checkpoint give the same bytes, and bf16 where it is asked for."""
+    ours, file = fk.load(KNOWN[name]), read(name)
+    assert ours.formats == file.formats and ours.weight_bytes() == file.weight_bytes()
+    assert ours.weight_bytes("bf16") == 2 * ours.params
+    if ours.writes:
+        assert ours.decode(context=64, batch=2).bytes == file.decode(context=64, batch=2).bytes
+        both = (ours, fk.from_hf(FILES[name]["config"] | {"quantization_config": None}))
+        plain, other = (fk.serving.decode(each, "h100-sxm", context=64, weights="bf16") for each in both)
+        assert (plain.memory, plain.seconds) == (other.memory, other.seconds)
+
+
+PACKED = {
+    # name: bytes of its weights in GB; published: 65.25, 13.76, 1,029 and 595.1 with a part for pictures
+    "gpt-oss-120b": 65.2, "gpt-oss-20b": 13.8, "kimi-k2": 1029.2, "kimi-k2.6": 594.2,
+}  # fmt: skip
+
+
+def test_models_that_are_published_in_few_bits_are_known_so():
+    found = {
+        name
+        for name in fk.models.config_names()
+        if (formats := fk.load(name).formats) is not None and formats.only is None
+    }
+    assert found == {
+        "deepseek-r1", "deepseek-v3", "deepseek-v3.1", "deepseek-v3.2", "deepseek-v4-flash", "deepseek-v4-pro", "devstral-2-123b",
+        "devstral-small-2-24b", "gpt-oss-120b", "gpt-oss-20b", "kimi-k2", "kimi-k2.5", "kimi-k2.6", "minimax-m2.5", "minimax-m2.7",
+    }  # fmt: skip
+    assert {name: round(fk.load(name).weight_bytes() / 1e9, 1) for name in PACKED} == PACKED
+    assert set(KNOWN.values()) >= {
+        "deepseek-v3",
+        "deepseek-r1",
+        "kimi-k2",
+        "gpt-oss-120b",
+        "gpt-oss-20b",
+        "deepseek-v4-flash",
+    }
+
+
+def test_an_id_that_the_catalogue_knows_is_not_asked_of_the_hub(monkeypatch):
+    """One rule for `load`, `serving.decode` and the command line."""
+
+    def asked(*args, **more):
+        raise AssertionError("the Hub was asked")
+
+    monkeypatch.setattr("flopkit.models.hub.fetched", asked)
+    monkeypatch.setattr("flopkit.models.hub.cached", asked)
+    by_id = fk.serving.decode("openai/gpt-oss-120b", "h100-sxm", context=64)
+    assert by_id.memory == fk.serving.decode(fk.load("openai/gpt-oss-120b"), "h100-sxm", context=64).memory
+    with pytest.raises(AssertionError, match="the Hub was asked"):
+        fk.serving.decode("openai/another", "h100-sxm", context=64)

@@ -34,7 +34,8 @@ WHOLE = dict(whole_types())
 def file_of(outer, tied, within, **more):
     inside = {"model_type": WHOLE[outer], **SMALL[WHOLE[outer]]} | ({} if within is None else {TIED: within})
     inside.pop("architectures", None)
-    return {"model_type": outer, "text_config": inside} | ({} if tied is None else {TIED: tied}) | more
+    saved_by = {"transformers_version": "5.23.0"}
+    return {"model_type": outer, "text_config": inside, **saved_by} | ({} if tied is None else {TIED: tied}) | more
 
 
 def test_the_types_of_parts_are_those_of_transformers():
@@ -143,6 +144,43 @@ def test_whole_and_part_that_contradict_each_other():
         fk.from_hf(file_of("mistral3", None, False))
     assert not fk.from_hf(file_of("mistral3", False, True)).tied
     assert "llava" in HANDED_ON and fk.from_hf(file_of("llava", False, True)).tied
+
+
+# What transformers 4.57.1 built of its own defaults with no word on it: {outer: whether one table}; 5.23.0 has True for each.
+BY_TRANSFORMERS_4 = dict.fromkeys(["mistral3", "internvl", "janus", "ovis2", "deepseek_vl", "granite_speech"], False) | {
+    "gemma3": True, "llava_next": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("outer", BY_TRANSFORMERS_4)
+def test_a_file_of_transformers_4_is_tied_as_its_part_is(outer):
+    """A default was left out of the file, and that of the part counted: Mistral-Small-3.1's head is its own."""
+    old = file_of(outer, None, None, transformers_version="4.57.1")
+    ours = fk.from_hf(old)
+    assert bool(ours.tied) is BY_TRANSFORMERS_4[outer]
+    assert f"{TIED} is missing: {bool(ours.tied)}, as transformers takes it" in ours.notes
+    for within in (True, False):
+        assert fk.from_hf(file_of(outer, None, within, transformers_version="4.57.1")).tied == within
+
+
+def test_a_file_that_leaves_open_whether_the_head_is_tied():
+    """transformers 4 and 5 differ, and nothing says which saved it."""
+    for outer in ("mistral3", "internvl", "janus", "ovis2", "deepseek_vl", "kimi_k25", "granite_speech", "lighton_ocr"):
+        with pytest.raises(
+            ValueError, match=f"transformers 5 takes True for a {outer}, transformers 4 .* add it beside"
+        ):
+            fk.from_hf(file_of(outer, None, None, transformers_version=None))
+        assert fk.from_hf(file_of(outer, None, None)).tied
+        assert not fk.from_hf(file_of(outer, False, None, transformers_version=None)).tied
+    assert fk.from_hf(file_of("gemma3", None, None, transformers_version=None)).tied  # where both are the same
+
+
+def test_published_files_without_a_word_on_it():
+    """Mistral-Small-3.1 has 24.01 billion numbers, 439 million of them in its part for pictures."""
+    text = {"vocab_size": 131072, "hidden_size": 5120, "intermediate_size": 32768, "num_hidden_layers": 40, "num_attention_heads": 32,
+            "num_key_value_heads": 8, "head_dim": 128, "sliding_window": None, "model_type": "mistral"}  # fmt: skip
+    saved = {"model_type": "mistral3", "text_config": text, "transformers_version": "4.50.0.dev0"}
+    assert fk.from_hf(saved).params == 23_572_403_200
 
 
 @pytest.mark.parametrize("whole, part", [(True, None), (False, None), (False, True), (True, False), (None, True)])

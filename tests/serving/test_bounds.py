@@ -65,17 +65,18 @@ def test_prefill_is_bound_by_arithmetic_and_a_chunk_sees_its_prefix():
 @pytest.mark.parametrize("context", [1, 512, 8192])
 def test_the_batch_at_the_ridge_is_the_first_that_is_compute_bound(name, context):
     """And where there is none, the limit lies below the ridge, and no batch passes it."""
-    found = batch_at_ridge(name, "h100-sxm", context=context)
-    limit, ridge = intensity_limit(name, context=context), fk.device("h100-sxm").ridge("bf16")
+    sizes = {"context": context, "weights": "bf16"}
+    found = batch_at_ridge(name, "h100-sxm", **sizes)
+    limit, ridge = intensity_limit(name, **sizes), fk.device("h100-sxm").ridge("bf16")
     batches = [2**n for n in range(20)]
-    steps = [decode(name, "h100-sxm", context=context, batch=batch) for batch in batches]
+    steps = [decode(name, "h100-sxm", **sizes, batch=batch) for batch in batches]
     intensities = [step.cost.intensity for step in steps]
     assert intensities == sorted(intensities) and intensities[-1] < limit
     if found is None:
         assert limit <= ridge and {step.bound for step in steps} == {"memory"}
     else:
-        assert limit > ridge and decode(name, "h100-sxm", context=context, batch=found).bound == "compute"
-        assert found == 1 or decode(name, "h100-sxm", context=context, batch=found - 1).bound == "memory"
+        assert limit > ridge and decode(name, "h100-sxm", **sizes, batch=found).bound == "compute"
+        assert found == 1 or decode(name, "h100-sxm", **sizes, batch=found - 1).bound == "memory"
 
 
 def test_the_limit_of_intensity_is_a_sequence_by_its_cache():

@@ -64,7 +64,7 @@ def test_the_batch_from_which_a_part_is_compute_bound():
         batch_at_ridge(LLAMA, "h100-sxm", context=8192, part="dense") == 296
     )  # norms and rows of the embedding are bytes, too
     assert batch_at_ridge(LLAMA, "h100-sxm", context=8192, part="cache") is None
-    experts = batch_at_ridge("deepseek-v3", "h100-sxm", context=8192, part="experts")
+    experts = batch_at_ridge("deepseek-v3", "h100-sxm", context=8192, weights="bf16", part="experts")
     assert experts == pytest.approx(295.3 * 256 / 8, abs=2)  # each of 256 gets 8/256 of the tokens
     assert batch_at_ridge(LLAMA, "h100-sxm", context=512, part="experts") is None
     with pytest.raises(ValueError, match="part='layers'"):

@@ -6,13 +6,13 @@ Controls beside those of `any_model`: ``length``, tokens of a sequence (128 to 1
 routers nor experts, which transformers keeps as stacked parameters.
 
 Results, in bytes on each device: ``weights_held``, ``gradients_held``, ``optimizer_held``, each the devices' even share (FSDP, ZeRO-3);
-``activations`` of the device's own sequences; ``gathered``, whole layers and their gradients that several devices gather (0 of one);
+``activations`` of the device's own sequences, with the gradients of the loss; ``gathered``, whole layers and their gradients that several devices gather (0 of one);
 ``memory``, the sum; ``card``, the device's memory, and ``usable`` of it; ``spare_memory``, what is left of that (below 0: missing). ``fits``: ``"yes"`` or ``"no"``. ``most_batch``: the
 largest number of sequences on each device that fits, 0 if none does. ``least_count``: the least number of such devices on which *batch*
 sequences each fit, 0 if no number is enough, since activations are not shared. ``trained_params``: numbers that are trained. A sentence or "":
 ``no_rank``, ``no_act``, ``no_embedded``, why a control has no effect.
 
-`Model.train_memory` gives the same, with ``shards=`` for *count*.
+`Model.train_memory` gives the same as its ``peak``, with ``shards=`` for *count*.
 """
 
 from __future__ import annotations

@@ -32,14 +32,15 @@ from flopkit.models.blocks import Branch
 from flopkit.models.finetuning import training_of
 from flopkit.models.parts import Run
 
-__all__ = ["in_the_way", "kept"]
+__all__ = ["WAYS", "in_the_way", "kept", "of_their_sort"]
 
 WAYS = ("flash", False)  # the kernel of attention, and no dropout
 ADAPTERS = LoRA(rank=1, targets=("q_proj",))  # any: for what does not depend on where they stand
 
 
 def kept(s: Any, n: Mapping[str, Any], run: Run) -> None:
-    """Set the two lines: ``each_ends`` and ``each_again``, bytes a sequence, ``once_ends`` and ``once_again``, bytes beside them.
+    """Set the two lines: ``each_ends`` and ``each_again``, bytes a sequence, ``once_ends`` and ``once_again``, bytes beside them. The gradients of
+    the loss, ``each_loss`` a sequence, are among the first.
 
     *run*: one sequence.
     """
@@ -67,7 +68,8 @@ def kept(s: Any, n: Mapping[str, Any], run: Run) -> None:
     under = _policies(s, n)
     s.kept_layers = pick(n["recompute"], {policy: there for policy, (there, _) in under.items()})
     s.kept_again = pick(n["recompute"], {policy: again for policy, (_, again) in under.items()})
-    s.each_ends, s.each_again = s.kept_layers + s.kept_ends, s.kept_layers + s.kept_again
+    s.each_loss = activations.of_loss(model_of(n), run)
+    s.each_ends, s.each_again = s.kept_layers + s.kept_ends + s.each_loss, s.kept_layers + s.kept_again
     s.once_ends, s.once_again = once
 
 
@@ -111,10 +113,10 @@ def _in_16_bits(s: Any, n: Mapping[str, Any], run: Run) -> None:
             setattr(s, f"kept_{name}", value)
     for name, what in (("inside", ""), ("core", "_core")):
         heads, queries, alone = (getattr(s, f"kept_{sort}{what}") for sort in sorts)
-        setattr(s, f"kept_{name}", _there(s, heads, queries, alone))
+        setattr(s, f"kept_{name}", of_their_sort(s, heads, queries, alone))
 
 
-def _there(s: Any, heads: Any, queries: Any, alone: Any) -> Any:
+def of_their_sort(s: Any, heads: Any, queries: Any, alone: Any) -> Any:
     """The value of that sort of attention that the layers have."""
     return where(s.whole + s.narrow > 0, heads, where(s.latent_queries > 0, queries, alone))
 
@@ -148,7 +150,7 @@ def _by_adapters(s: Any, n: Mapping[str, Any], run: Run) -> None:
         return total(each.there for each in adapters_of(n, branch))
 
     sorts = (s.whole + s.narrow, found["heads"][0][1]), *found["latent"]
-    s.adapters_of_mixer = _there(s, *(0 if is_zero(layers) else count(make()) for layers, make in sorts))
+    s.adapters_of_mixer = of_their_sort(s, *(0 if is_zero(layers) else count(make()) for layers, make in sorts))
     for name, (layers, make) in zip(MLPS, found["mlp"], strict=True):
         branch = make()
         more = 0 if is_zero(layers) else narrow * (s.adapters_of_mixer + count(branch))
@@ -201,7 +203,8 @@ def in_the_way(s: Any, n: Mapping[str, Any], run: Run) -> None:
         return reduce(maximum, there)
 
     def step(ends: Any, back: Any) -> Any:
-        return maximum(batch * (s.kept_layers + ends) + s.once_ends, batch * (s.kept_layers + back) + s.once_again)
+        behind = batch * (s.kept_layers + ends + s.each_loss) + s.once_ends
+        return maximum(behind, batch * (s.kept_layers + back) + s.once_again)
 
     moved = step(s.kept_ends, again(larger)) > step(s.kept_ends, again(smaller))
     s.act_matters = pick(n["recompute"], {"none": 1, "selective": 1, "full": where(moved, 1, 0)})

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from flopkit.arithmetic import maximum, total, vega, where
 from flopkit.book.gallery.any_model import model_of, sizes
+from flopkit.book.gallery.calculate_layout import AXES
 from flopkit.book.gallery.calculate_mfu import COUNTS
 from flopkit.book.gallery.calculate_serving import READS
 from flopkit.book.gallery.checkpoint_formats import in_roles
+from flopkit.book.gallery.step_bars import step_bars
 from flopkit.charts import theme
 from flopkit.charts.packages import need
 from flopkit.charts.readings import pick
@@ -17,14 +20,17 @@ from flopkit.models.serving_pass import decoded
 __all__ = [
     "FLEETS",
     "PARTS",
+    "PARTS_OF_STEP",
     "USERS",
     "bars",
     "days_over_devices",
     "memory_bar",
     "one_fleet",
     "one_part",
+    "one_part_of_step",
     "so_many_users",
     "speed_over_users",
+    "step_and_memory",
 ]
 
 PARTS = {
@@ -35,6 +41,17 @@ PARTS = {
     "gathered layers": ("gathered", theme.AMBER),
 }
 """What lies in a device's memory: the result that says it, and its colour."""
+PARTS_OF_STEP = {
+    "products at the peak": ("arithmetic", theme.BLUE),
+    "computed again": ("recompute", theme.PURPLE),
+    "tensor-parallel": ("tensor", theme.ORANGE),
+    "context-parallel": ("context", theme.SKY),
+    "expert-parallel": ("expert", theme.AMBER),
+    "pipeline sends": ("pipeline", theme.INK),
+    "bubble": ("bubble", theme.MUTED),
+    "data-parallel": ("data", theme.GREEN),
+}
+"""Where the seconds of a step go: a part's name in `flopkit.parallel.step`, and its colour."""
 FLEETS = tuple(2**power for power in range(15))
 USERS = tuple(2**power for power in range(13))
 
@@ -106,6 +123,26 @@ def memory_bar(s: Any) -> Any:
         *theme.words(now, whole, x=alt.value(0), y=alt.value(92), text="of_all:N"),
     ]
     return alt.layer(bar, *lines, *said)
+
+
+def one_part_of_step(r: Any, *, part: Any, **_: Any) -> None:
+    """A piece of the bar of time: seconds and their share, bytes that are sent, and how long these are on the way."""
+
+    def of_part(result: str, names: Container[str]) -> Any:
+        values = {
+            title: getattr(r, f"{result}_{name}") if name in names else 0 for title, (name, _) in PARTS_OF_STEP.items()
+        }
+        return pick(part, values)
+
+    r.taken = of_part("part", [name for name, _ in PARTS_OF_STEP.values()])
+    r.share = r.taken / r.seconds
+    r.bytes, r.wire = of_part("bytes", AXES), of_part("wire", AXES)
+
+
+def step_and_memory(s: Any) -> Any:
+    """Seconds of a step by part, and memory of the fullest rank by part, with the device's limit."""
+    names = {name: title for title, (name, _) in PARTS_OF_STEP.items()}
+    return step_bars(s, names, [colour for _, colour in PARTS_OF_STEP.values()])
 
 
 def one_fleet(r: Any, *, devices: Any, **_: Any) -> None:

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from flopkit.book.gallery.calculate_fit import KEPT, TRAINED
+from flopkit.book.gallery.calculate_layout import KEEPS, NODES, ZERO
 from flopkit.book.gallery.calculate_serving import READS
 from flopkit.book.gallery.calculator_model import sizes_in_python
 from flopkit.book.gallery.checkpoint_formats import AWQ, BLOCKS, MXFP4, NF4, NVFP4, STORED, TENSORS
-from flopkit.charts.code import MODEL, Code, Piece, unless, value, when
+from flopkit.book.gallery.parallel_layout import MOST_IN_NODE
+from flopkit.charts.code import MODEL, Code, Piece, literal, unless, value, when
 from flopkit.charts.hardware import DEVICES, device_choice
 
 __all__ = ["code"]
@@ -51,17 +53,32 @@ _SERVING: list[Piece] = [
 ]  # fmt: skip
 _COMPUTE: list[Piece] = [", compute=", _DTYPE, unless("experts", [0], [", experts=", value("chosen_by", {title: f'"{word}"' for title, word in READS.items()})])]  # fmt: skip
 
+_STATES: list[Piece] = [
+    ', precision="', value("states", {title: names[0] for title, names in KEPT.items()}), '", optimizer="', value("states", {title: names[1] for title, names in KEPT.items()}), '"',
+]  # fmt: skip
+_POLICY = value("recompute", {each: each for each in ("none", "selective", "full")})
+_RATES = value("nodes", {title: f"link={literal(int(rates['link']))}, network={literal(int(rates['network']))}" for title, rates in NODES.items()})  # fmt: skip
+
 CALLS: Mapping[str, list[Piece]] = {
     "fit": [
         *_BEGIN, *_ADAPTERS,
-        "memory = model.train_memory(\n    seq=", value("length"), ", batch=", value("batch"), ', recompute="', value("recompute", {each: each for each in ("none", "selective", "full")}),
-        '", precision="', value("states", {title: names[0] for title, names in KEPT.items()}), '", optimizer="', value("states", {title: names[1] for title, names in KEPT.items()}), '"',
-        _TRAINED, unless("count", [1], [", shards=", value("count")]), ",\n)\nprint(memory.total, fk.device(", _DEVICE, ").available)  # bytes on each device\n",
+        "memory = model.train_memory(\n    seq=", value("length"), ", batch=", value("batch"), ', recompute="', _POLICY, '"', *_STATES,
+        _TRAINED, unless("count", [1], [", shards=", value("count")]), ",\n)\nprint(memory.peak, fk.device(", _DEVICE, ").available)  # bytes on each device\n",
     ],
     "run": [
         *_BEGIN, *_ADAPTERS,
         "run = model.training(\n    tokens=", value("tokens"), ", device=", _DEVICE, ", dtype=", _DTYPE, ", count=", value("fleet"), ", mfu=", value("percent", over=100),
         ",\n    seq=", value("length"), ", price=", value("price"), _TRAINED, ",\n)\nprint(run.days, run.device_hours, run.dollars)\n",
+    ],
+    "layout": [
+        *_BEGIN,
+        "layout = fk.parallel.Layout(\n    tensor=", value("tensor"), ", context=", value("context_ranks"), ", pipeline=", value("pipeline"), ", data=", value("data_ranks"),
+        unless("experts", [0], [", expert=", value("expert_ranks")]), unless("virtual", [1], [", virtual=", value("virtual")]),
+        ",\n    zero=", value("zero", {title: str(fields["stage"]) for title, fields in ZERO.items()}), ", micro_batch=", value("micro_batch"), ', recompute="', _POLICY, '",\n)\n',
+        'nodes = fk.parallel.Cluster("nodes", ', _DEVICE, f", per_node={MOST_IN_NODE}, ", _RATES, ")\n",
+        "step = fk.parallel.step(\n    model, layout, nodes, seq=", value("length"), ", batch=", value("step_batch"), ", dtype=", _DTYPE, *_STATES,
+        unless("keeps", [next(iter(KEEPS))], ", fused=True"), ",\n)\n",
+        "print(step.seconds, step.mfu, step.parts, step.sent, step.memory.total, step.fits)\n",
     ],
     "serve": [
         *_BEGIN, *_SERVING,
@@ -73,7 +90,7 @@ CALLS: Mapping[str, list[Piece]] = {
     "utilisation": [
         *_BEGIN,
         "found = fk.doctor(\n    model=model, seq=", value("length"), ", tokens_per_s=", value("rate"), ", device=", _DEVICE, ", dtype=", _DTYPE, ", count=", value("count"),
-        ', recompute="', value("recompute", {each: each for each in ("none", "selective", "full")}), '",\n)  # reported=0.4 names what explains another MFU\n',
+        ', recompute="', _POLICY, '",\n)  # reported=0.4 names what explains another MFU\n',
         "step = model.train_step(seq=", value("length"), ")\n", 'others = {name: step.under(name).flops_per_token for name in ("TORCH", "PALM", "SIX_N")}\n',
     ],
 }  # fmt: skip
@@ -82,4 +99,4 @@ CALLS: Mapping[str, list[Piece]] = {
 def code(task: str, presets: Mapping[str, str], defaults: Mapping[str, Any], of_model: tuple[str, ...]) -> Code:
     """The template of a task. *presets*: names of models by their titles."""
     models = {title: f'fk.load("{name}")' for title, name in presets.items()}
-    return Code(tuple(CALLS[task]), sizes_in_python(order=task == "fit"), models, of_model, defaults)
+    return Code(tuple(CALLS[task]), sizes_in_python(order=task in ("fit", "layout")), models, of_model, defaults)

@@ -1,4 +1,4 @@
-"""The calculator by task: does it fit, how long does it take, how fast does it answer, what is my MFU. One model, one box, four figures."""
+"""The calculator by task: does it fit, how long does it take, how do devices share a step, how fast does it answer, what is my MFU."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from typing import Any
 from flopkit.arithmetic import where
 from flopkit.book.gallery.any_model import POLICIES, once
 from flopkit.book.gallery.calculate_fit import STATES, TRAINED, fit
+from flopkit.book.gallery.calculate_layout import KEEPS, NODES, ZERO, layout
 from flopkit.book.gallery.calculate_mfu import COUNTS, one_convention, utilisation
 from flopkit.book.gallery.calculate_run import run
 from flopkit.book.gallery.calculate_serving import CACHES, READS, serve
 from flopkit.book.gallery.calculator_charts import (
     FLEETS,
     PARTS,
+    PARTS_OF_STEP,
     USERS,
     bars,
     days_over_devices,
     memory_bar,
     one_fleet,
     one_part,
+    one_part_of_step,
     so_many_users,
     speed_over_users,
+    step_and_memory,
 )
 from flopkit.book.gallery.calculator_code import code
 from flopkit.book.gallery.calculator_model import PRESETS, UNABLE, box, presets, settings_of, size_controls
@@ -59,6 +63,17 @@ def run_controls() -> dict[str, Control]:
         slider("fleet", "Devices of the run", steps(1, 16384), value=1024),
         slider("percent", "MFU in percent (EXACT)", [1, 2, 5, 7.5, *range(10, 85, 5)], value=40),
         slider("price", "Dollars per hour of a device", [0.1, 0.2, 0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 7.5, 10, 15, 20], value=2),
+        slider("tensor", "Tensor-parallel (TP)", steps(1, 64), value=1, unit="ranks"),
+        slider("context_ranks", "Context-parallel (CP)", steps(1, 64), value=1, unit="ranks"),
+        slider("pipeline", "Pipeline (PP)", steps(1, 64), value=1, unit="ranks"),
+        slider("data_ranks", "Data-parallel (DP)", steps(1, 4096), value=64, unit="ranks"),
+        slider("expert_ranks", "Expert-parallel (EP)", steps(1, 256), value=1, unit="ranks", idle="no_experts"),
+        slider("virtual", "Virtual stages of a rank", steps(1, 16), value=1, unit="virtual stages"),
+        choice("zero", "ZeRO divides", ZERO, value="3: weights, too", idle="no_zero"),
+        slider("step_batch", "Sequences of a step, all devices", steps(1, 16384), value=128, unit="sequences"),
+        slider("micro_batch", "Micro-batch", steps(1, 16), value=1, unit="sequences"),
+        choice("keeps", "A layer keeps", KEEPS),
+        choice("nodes", "Nodes of 8: links, network", NODES, idle="no_nodes"),
         slider("users", "Users at once", steps(1, 4096), value=32),
         slider("context", "Context of each user", steps(128, 1048576), value=32768, unit="tokens"),
         slider("prompt", "Prompt of a user", steps(16, 1048576), value=8192, unit="tokens"),
@@ -116,7 +131,7 @@ def calculator() -> Tasks:
             {"Training": ["trained", "rank", "recompute", "length", "batch", "device", "count", "states"]},
             title="Does it fit?",
             alt="A bar of one device’s memory in a training step of a model with {params} parameters on {count} × {device}: {weights_held} of weights, "
-            "{gradients_held} of gradients, {optimizer_held} of the optimiser, {activations} of activations and {gathered} of gathered layers are {memory}. "
+            "{gradients_held} of gradients, {optimizer_held} of the optimiser, {activations} of activations with the gradients of the loss and {gathered} of gathered layers are {memory}. "
             "Lines stand at what the card has and at what programs can use, {usable}; fits: {fits}.",
             readouts=[
                 readout("fits", "Fits on each device", text=YES_NO),
@@ -127,7 +142,7 @@ def calculator() -> Tasks:
                 readout("weights_held", "Weights, each device (1/{count})", "B"),
                 readout("gradients_held", "Gradients, each device (1/{count})", "B"),
                 readout("optimizer_held", "Optimiser, each device (1/{count})", "B"),
-                readout("activations", "Activations, each device", "B"),
+                readout("activations", "Activations and loss, each device", "B"),
                 readout("gathered", "Gathered layers, each device", "B"),
                 readout("usable", "Usable by programs", "B"),
                 *of_model,
@@ -136,7 +151,7 @@ def calculator() -> Tasks:
             rows=along("part", list(PARTS), one_part), chart=memory_bar, height=170,
             table=[column("part", "On each device"), column("bytes", "Bytes", "B"), column("share", "Share", "%")],
             caption="Memory as Model.train_memory counts it. Weights, gradients and optimiser are shared evenly by all devices (ZeRO-3, FSDP); "
-            "activations are those of one device’s sequences. The sum has each part at its largest: without accumulation the first backward pass frees activations while it makes gradients, and peaks lower. On top come work space of kernels, a communication library’s buffers, and what the allocator cannot use. "
+            "activations are those of one device’s sequences, with the gradients of the loss: two fp32 numbers per logit, unless it runs in chunks or in one kernel. The sum has each part at its largest; the weights’ gradients come while activations go, unless steps are accumulated. On top come work space of kernels, a communication library’s buffers, and what the allocator cannot use. "
             + peaks_note(DEVICES),
         ),
         "run": figure(
@@ -164,6 +179,36 @@ def calculator() -> Tasks:
             table=[column("devices", "Devices"), column("on_these", "Days"), column("by_rule", "Days for 20 tokens per parameter")],
             caption="Time is FLOPs over MFU, devices and peak, as Model.training counts it: without restarts, evaluation and failed runs. Energy: each device at the most that its maker allows. "
             "Chinchilla’s rule is 20 tokens per parameter; models that serve many users are trained on far more. " + peaks_note(DEVICES),
+        ),
+        "layout": figure(
+            "layout", layout,
+            {"The layout": ["tensor", "context_ranks", "pipeline", "data_ranks", "expert_ranks", "virtual", "zero"],
+             "The step": ["length", "step_batch", "micro_batch", "recompute", "keeps", "states", "device", "nodes"]},
+            title="How do many GPUs share a step?",
+            alt="Two bars for a training step of a model with {params} parameters: {tensor} tensor-parallel, {context_ranks} context-parallel, {pipeline} in the pipeline, {data_ranks} data-parallel, "
+            "in all {devices}, {device}. One has the seconds by part, at least {seconds}, of which {part_bubble} are bubble and {exposed} exposed communication; MFU is at most {mfu}. The other "
+            "has the memory of the fullest rank, {memory}, with the device’s limit. It fits: {fits}.",
+            readouts=[
+                readout("fits", "Fits on each device", text=YES_NO),
+                readout("seconds", "A step, at least", "s"),
+                readout("mfu", "MFU, at most", "%"),
+                readout("memory", "Memory, fullest rank", "B"),
+                readout("exposed", "Communication, exposed", "s"),
+                readout("part_bubble", "Bubble", "s"),
+                readout("sent", "Sent by a device", "B"),
+                readout("gpu_flops", "FLOPs of a device", "FLOPs"),
+                readout("tokens_per_s", "Tokens/s, all, at most"),
+                readout("devices", "Devices", "devices"),
+                readout("micro_batches", "Micro-batches of a rank"),
+                readout("kept_first", "First layer keeps, a micro-batch", "B"),
+                readout("kept_behind", "Head and loss keep, last rank", "B"),
+                *of_model,
+            ],
+            rows=along("part", list(PARTS_OF_STEP), one_part_of_step), chart=step_and_memory, height=290,
+            table=[column("part", "Part"), column("taken", "Seconds", "s"), column("share", "Of the step", "%"), column("bytes", "Sent", "B"), column("wire", "On the way", "s")],
+            caption="A bound, as fk.parallel.step has it: products at the peak, links and network cards at their full rate, no latency, nobody late. Of the exchanges those of data and pipeline run beside products; "
+            "what is left of them, and all others, are exposed. The parts are those of the rank that finishes last, and so are its FLOPs and bytes. The links are those of the nodes that you choose, whatever the device. "
+            "Layers without experts are taken as the first ones. " + peaks_note(DEVICES),
         ),
         "serve": figure(
             "serve", serve,

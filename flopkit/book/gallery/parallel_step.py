@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from typing import Any
 
-from flopkit.arithmetic import maximum, total, vega, where
+from flopkit.arithmetic import maximum, total, where
 from flopkit.book.gallery.parallel_layout import (
     MOST_IN_NODE,
     PARTS,
@@ -15,10 +14,10 @@ from flopkit.book.gallery.parallel_layout import (
     layout_of_a_step,
     model_fields,
 )
+from flopkit.book.gallery.step_bars import step_bars
 from flopkit.charts import theme
 from flopkit.charts.code import Code, Piece, unless, value
 from flopkit.charts.figure import Figure
-from flopkit.charts.packages import need
 from flopkit.charts.panel import along, choice, column, readout, slider, steps
 from flopkit.charts.readings import pick
 from flopkit.devices import device, memory_of
@@ -62,14 +61,6 @@ NAMES = {
     "bubble": "bubble",
     "data": "data-parallel",
 }
-HELD = {
-    "weights": "weights",
-    "gradients": "gradients",
-    "optimizer": "optimiser",
-    "activations": "activations",
-    "gathered": "gathered layers",
-}
-TIME, PUBLISHED, MEMORY = "this layout", "published", "memory of a rank"
 
 
 @cache
@@ -119,64 +110,9 @@ def _code() -> Code:
 
 
 def _chart(s: Any) -> Any:
-    alt = need("altair")
-    y = alt.Y("bar:N", title=None, sort=[TIME, PUBLISHED, MEMORY], scale=alt.Scale(domain=[TIME, PUBLISHED, MEMORY]), axis=alt.Axis(minExtent=104, ticks=False, domain=False))  # fmt: skip
-    colours = [theme.BLUE, theme.PURPLE, theme.ORANGE, theme.AMBER, theme.SKY, theme.GREEN]
-
-    def across(most: Any, title: str, orient: str) -> dict[str, Any]:
-        scale = alt.Scale(domain=[0, alt.ExprRef(f"1.3 * ({vega(most)})")], nice=False)
-        axis = alt.Axis(orient=orient, tickCount=5, format=",~r", labelBound=True, grid=False)
-        return {"title": title, "scale": scale, "axis": axis}
-
-    def stacked(
-        rows: Any, what: str, title: str, x: dict[str, Any], names: dict[str, str], look: list[str], legend: dict[str, Any]
-    ) -> Any:  # fmt: skip
-        return rows.mark_bar(height={"band": 0.62}).encode(
-            y=y, x=alt.X(f"{what}:Q", stack="zero", **x), order=alt.Order("place:Q"),
-            color=alt.Color("part:N", title=None, scale=alt.Scale(domain=list(names.values()), range=look), legend=alt.Legend(symbolType="square", labelLimit=0, **legend)),
-            tooltip=[alt.Tooltip("part:N", title="part"), alt.Tooltip(f"{what}:Q", title=title, format=".4~g")],
-        )  # fmt: skip
-
-    seconds = across(s.longest, "seconds of a step", "top")
-    rows = s.rows.transform_calculate(bar=f"'{TIME}'", place=f"indexof({json.dumps(list(NAMES.values()))}, datum.part)")
-    time = stacked(rows, "taken", "seconds", seconds, NAMES, colours, {"columns": 2})
-    known = s.now(taken=s.published).transform_filter("datum.taken > 0").transform_calculate(bar=f"'{PUBLISHED}'")
-    at = alt.X("taken:Q", **seconds)
-    other = known.mark_bar(height={"band": 0.62}, color=theme.MUTED).encode(
-        y=y, x=at, tooltip=[alt.Tooltip("taken:Q", title="published, seconds", format=".4~g")]
+    return step_bars(
+        s, NAMES, [theme.BLUE, theme.PURPLE, theme.ORANGE, theme.AMBER, theme.SKY, theme.GREEN], published=True
     )
-    ends = [
-        word
-        for data in (
-            known,
-            s.now(taken=s.seconds, mfu=s.mfu).transform_calculate(bar=f"'{TIME}'"),
-        )
-        for word in theme.words(
-            data.transform_calculate(label="format(datum.taken, datum.taken < 10 ? '.2f' : datum.taken < 100 ? '.1f' : ',.0f') + ' s'"),
-            {"align": "left", "dx": 5, "fontWeight": 600},
-            y=y, x=at, text="label:N",
-        )
-    ]  # fmt: skip
-
-    gigabytes = across(s.most / 1e9, "GB of a rank", "bottom")
-    held = (
-        s.now(**{HELD[name].replace(" ", "_"): getattr(s, f"held_{name}") / 1e9 for name in HELD})
-        .transform_fold([name.replace(" ", "_") for name in HELD.values()], as_=["field", "held"])
-        .transform_calculate(
-            part="replace(datum.field, '_', ' ')",
-            bar=f"'{MEMORY}'",
-            place=f"indexof({json.dumps(list(HELD.values()))}, replace(datum.field, '_', ' '))",
-        )
-    )
-    shades = [theme.BLUE, theme.SKY, theme.GREEN, theme.ORANGE, theme.PURPLE]
-    memory = stacked(held, "held", "GB", gigabytes, HELD, shades, {"columns": 2, "orient": "bottom"})
-    limit = s.now(held=s.room / 1e9).transform_calculate(bar=f"'{MEMORY}'", label="format(datum.held, ',.0f') + ' GB'")
-    at_limit = alt.X("held:Q", **gigabytes)
-    usable = [alt.Tooltip("held:Q", title="usable GB of a device", format=".4~g")]
-    tick = limit.mark_tick(thickness=2.5, color=theme.INK, bandSize=46).encode(y=y, x=at_limit, tooltip=usable)
-    name = theme.words(limit, {"align": "left", "dx": 5, "fontWeight": 600}, y=y, x=at_limit, text="label:N")
-    upper, lower = alt.layer(time, other, *ends), alt.layer(memory, tick, *name)
-    return alt.layer(upper, lower).resolve_scale(x="independent", color="independent")
 
 
 def parallel_step() -> Figure:

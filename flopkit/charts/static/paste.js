@@ -152,8 +152,13 @@ window.flopkitPaste = (figure, {table, unable = {}, texts = [], wholes = {}, for
       const within = config[inside].tie_word_embeddings, usual = whole.tied ?? undefined;
       let found = tied ?? undefined;
       if (whole.handed && within === true) found = true;
-      if (found === undefined && within != null && usual !== undefined && within !== usual)
-        refuse(`tie_word_embeddings is ${show(within)} in ${inside}, and missing beside ${show(outer)}, where transformers takes ${show(usual)}: add it there.`);
+      const type = config[inside].model_type ?? whole.type, part = within ?? (Object.hasOwn(table, type) ? table[type].set.tied?.flag?.missing : undefined);
+      const by = String(config.transformers_version ?? "");         // transformers 4 asks the part, 5 the whole
+      if (found === undefined && usual !== undefined && (within != null ? within !== usual : usual && part === false)) {
+        if (by.startsWith("4.")) found = part;
+        else if (within != null || !by.startsWith("5."))
+          refuse(`tie_word_embeddings is ${within == null ? "missing" : `${show(within)} in ${inside}, and missing beside ${show(outer)}`}, where transformers 5 takes ${show(usual)}${within == null ? ` and transformers 4 ${show(part)}` : ""}: add it beside ${show(outer)}.`);
+      }
       found ??= usual;
       config = {...whole.type ? {model_type: whole.type} : {}, ...config[inside], ...found === undefined ? {} : {tie_word_embeddings: found}};
     } else if (flat) config = {...config, model_type: flat};

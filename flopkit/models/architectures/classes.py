@@ -9,10 +9,11 @@ from typing import Any, TypeAlias
 from flopkit.models.config_fields import class_names
 from flopkit.models.heads import Head
 from flopkit.models.model import Model
+from flopkit.models.unknown_types import WAY_OUT, UnknownTypeError
 from flopkit.names import plain
 from flopkit.sizes import short
 
-__all__ = ["DECODER", "Tasks", "beginnings", "ended", "headless", "task_of", "with_head"]
+__all__ = ["DECODER", "Tasks", "beginnings", "ended", "headless", "not_the_decoder_alone", "task_of", "with_head"]
 
 Tasks: TypeAlias = Mapping[str, Callable[[Model, int], Model]]
 """What a family's classes end in, by task, each with what it makes of the model and the number of labels; the first where no class is named."""
@@ -91,6 +92,24 @@ def task_of(kind: str, architectures: Any) -> str:
         other = f"a class of model_type={kind!r} begins with {' or '.join(known) or kind}"
         raise ValueError(f"architectures={short(architectures)}: {other}; correct the one that is wrong")
     return ENDINGS[ending]
+
+
+def not_the_decoder_alone(model: Model, kind: str, architectures: Any) -> None:
+    """Refuse the class that keeps only the decoder of an encoder-decoder, whose layers here always read an encoder.
+
+    Raises
+    ------
+    UnknownTypeError
+        For ``"WhisperForCausalLM"`` and its like, with the way out.
+
+    Examples
+    --------
+    >>> not_the_decoder_alone(Model(name="gpt", d_model=8, vocab=10, blocks=()), "gpt2", ["GPT2LMHeadModel"])
+    """
+    if model.encoder is not None and architectures and architectures[0].endswith("ForCausalLM"):
+        raise UnknownTypeError(
+            f"architectures={short(architectures)}: the decoder of a {kind} by itself is not described here; {WAY_OUT}"
+        )
 
 
 def ended(model: Model, kind: str, task: str, tasks: Tasks, labels: Callable[[], int]) -> Model:

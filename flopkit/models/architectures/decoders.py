@@ -82,7 +82,7 @@ def _qwen3_vl_moe(c: Fields) -> dict[str, Any]:
 
 
 def _qwen2_moe(c: Fields) -> dict[str, Any]:
-    shared = {"shared_d_ff": c.need("shared_expert_intermediate_size", minimum=0), "shared_gate": True}
+    shared = {"shared_d_ff": c.need("shared_expert_intermediate_size"), "shared_gate": True}
     attention = heads_of(c, **c.all("kv_heads"), qkv_bias=c.flag("qkv_bias", True))
     # without a list, transformers 4 and 5 give the window to different layers
     layers = c.crossed(switch="use_sliding_window", listed=True)
@@ -151,7 +151,7 @@ def _olmoe(c: Fields) -> dict[str, Any]:
 
 def _minimax_m2(c: Fields) -> dict[str, Any]:
     c.refuse(use_qk_norm=True)
-    attention = heads_of(c, qk_norm="whole", rotary=c.get("rotary_dim", c.rotary()))
+    attention = heads_of(c, qk_norm="whole", rotary=c.turned("rotary_dim", c.rotary()))
     return common(c, mlp=False, attention=attention, experts=experts_of(c, "d_ff"))
 
 

@@ -133,11 +133,11 @@ def _starcoder2(c: Fields) -> dict[str, Any]:
 
 
 def _mpt(c: Fields, name: str) -> Model:
-    c.refuse(no_bias=True, embedding_fraction=1.0)
+    c.refuse(no_bias=True, embedding_fraction=1.0, expansion_ratio=4)  # transformers has 4, whatever it says
     d_model, inside = c.need("d_model"), Fields(c.inside("attn_config"), c.kind)
     inside.refuse(attn_type="multihead_attention", qk_ln=False)
     return transformer(
-        name=name, **c.all("vocab", "layers", "heads"), d_model=d_model, d_ff=c.count("expansion_ratio", 4) * d_model, act="gelu",
+        name=name, **c.all("vocab", "layers", "heads"), d_model=d_model, d_ff=4 * d_model, act="gelu",
         gated=False, rotary=0, norm="layer", norm_bias=False, tied=c.flag("tie_word_embeddings", True),
         positions=None if inside.flag("alibi", True) else c.need("max_seq_len"),
     )  # fmt: skip

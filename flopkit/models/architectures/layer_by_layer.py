@@ -105,6 +105,7 @@ def _arcee(c: Fields) -> dict[str, Any]:
 
 
 def _phimoe(c: Fields) -> dict[str, Any]:
+    c.refuse(num_experts_per_tok=2)  # its router is made for two
     attention, experts = heads_of(c, c.flag("attention_bias")), experts_of(c, "d_ff")
     found = common(c, mlp=False, attention=attention, experts=experts, norm="layer", head_bias=c.flag("lm_head_bias"))
     return found | c.windows()

@@ -65,18 +65,12 @@ def _falcon(c: Fields) -> dict[str, Any]:
 
 def _gptj(c: Fields) -> dict[str, Any]:
     """CodeGen, too. Its head has a bias, and its attention none."""
-    attention = all_heads(c, False, rotary=c.unasked(lambda: _of_a_head(c)))
+    attention = all_heads(c, False, rotary=c.turned("rotary_dim"))
     d_ff = c.count("n_inner", 4 * c.need("d_model"))
     return c.all("vocab", "layers", "d_model") | {
         "attention": attention, "d_ff": d_ff, "act": c.act("gelu_new"), "gated": False, "bias": True, "norm": "layer",
         "norms": "parallel", "head_bias": True, "tied": c.flag("tie_word_embeddings"),
     }  # fmt: skip
-
-
-def _of_a_head(c: Fields) -> Any:
-    """Features that are turned; where a file says null, all of them."""
-    said = c.get("rotary_dim")
-    return None if said is None else c.count("rotary_dim", said)
 
 
 def _phi(c: Fields) -> dict[str, Any]:
@@ -86,7 +80,7 @@ def _phi(c: Fields) -> dict[str, Any]:
         c.written()
         c.refuse(num_local_experts=None)
     c = c.renamed(num_key_value_heads="n_head_kv")
-    turned = c.unasked(lambda: _of_a_head(c) if own else _turned(c, c.head_dim(), 0.5))
+    turned = c.unasked(lambda: c.turned("rotary_dim") if own else _turned(c, c.head_dim(), 0.5))
     normed = c.either(c.flag("qk_layernorm"), lambda: "layer", lambda: "")
     d_ff = c.count("n_inner", 4 * c.need("d_model")) if own else c.need("d_ff")
     return c.all("vocab", "layers", "d_model") | {

@@ -149,7 +149,7 @@ def _minimax_m3(c: Fields, name: str) -> Model:
     sizes = {
         **c.all("heads", "kv_heads", "head_dim"),
         "qk_norm": "head",
-        "rotary": c.get("rotary_dim", c.rotary()),
+        "rotary": c.turned("rotary_dim", c.rotary()),
     }
     narrow = {
         "index_heads": index["index_n_heads"],

@@ -126,6 +126,23 @@ def _gptq(said: Said) -> Plan:
     return Plan(groups=((None, packed),), ignore=ignore, head=said.get("lm_head") is True, compute=said.base)
 
 
+def _auto_round(said: Said) -> Plan:
+    """AutoRound's own format: qweight, qzeros and fp16 scales as GPTQ packs them, without its order of groups."""
+    packing = said.get("packing_format", default="auto_round:auto_gptq")
+    if packing not in ("auto_round:auto_gptq", "auto_round:auto_awq", "auto_round:gptq", "auto_round:awq"):
+        raise NotRead(f"packing_format={short(packing)}")
+    if said.get("data_type", default="int") != "int" or said.number("act_bits", default=16) < 16:
+        raise NotRead(f"data_type={short(said.get('data_type'))}, act_bits={short(said.get('act_bits'))}")
+    ignore = []
+    for name, own in said.inside("extra_config").items():
+        if not isinstance(own, Mapping) or own.get("bits") not in (16, 32):
+            raise NotRead(f"extra_config: {name}={short(own)}")
+        ignore.append(name)
+    packed = grouped("awq", said.number("bits"), _group(said.number("group_size", default=128, least=-1)))
+    packed = replace(packed, name=packed.name.replace("awq", "auto-round"), source="AutoRound: qweight, qzeros, scales")
+    return Plan(groups=((None, packed),), ignore=tuple(ignore), router=True, compute=said.base)
+
+
 def _group(size: int) -> int | None:
     if size == 0:
         raise NotRead("group_size=0")
@@ -283,6 +300,6 @@ def _algorithm(name: Any, base: str) -> Any:
 
 METHODS: Mapping[str, Callable[[Said], Plan]] = {
     "fp8": _fp8, "fbgemm_fp8": _fbgemm, "mxfp4": _mxfp4, "awq": _awq, "gptq": _gptq, "bitsandbytes": _bitsandbytes,
-    "compressed-tensors": _compressed, "modelopt": _modelopt,
+    "compressed-tensors": _compressed, "modelopt": _modelopt, "auto-round": _auto_round,
 }  # fmt: skip
 """What reads the ``quantization_config`` of each ``quant_method``."""

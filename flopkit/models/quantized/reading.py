@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flopkit import dtypes
+from flopkit.models.architectures import SAME
 from flopkit.models.formats import Formats, Otherwise
 from flopkit.models.quantized.methods import METHODS, NotRead, Plan, Said
 from flopkit.models.quantized.modules import HEAD, ByLayer, Matrices, dense_parts, unknown_entries
@@ -16,6 +17,12 @@ from flopkit.models.storage import Storage
 from flopkit.sizes import short
 
 __all__ = ["METHODS", "formats_in"]
+
+BARE_ROUTERS = frozenset(
+    ["deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v4", "dots1", "glm4_moe", "glm4_moe_lite", "glm4v_moe_text", "glm_moe_dsa",
+     "gpt_oss", "kimi_linear", "mimo_v2_flash", "nemotron_h"]
+)  # fmt: skip
+"""Types whose router is a bare matrix in the code that quantised them (transformers 4.57, DeepSeek's and Moonshot's own), and no Linear."""
 
 _DEFAULT = "bf16"
 _FLOATS = ("fp64", "fp32", "bf16", "fp16")
@@ -41,7 +48,7 @@ def formats_in(
         None where the weights are bf16, or it does not say.
     tuple[str, ...]
         Notes: what was taken for what does not stand there, and a method that is not
-        read, whose weights count as if they were not quantised.
+        read, whose bytes are then refused unless a format is given.
 
     Examples
     --------
@@ -71,11 +78,13 @@ def formats_in(
             if method == "fp8" and (experts := _first(both, "expert_dtype")) is not None:
                 said = {"expert_dtype": experts, **said}
             plan = METHODS[method](Said(said, base))
-            found, more = _formats(plan, model, base)
+            kind = (text or config).get("model_type")
+            found, more = _formats(plan, model, base, SAME.get(str(kind), kind) in BARE_ROUTERS)
             return found, (*notes, *plan.notes, *more)
         except (NotRead, ValueError) as error:
             why = f" ({error})"
-    return unquantised, (*notes, f"{what} is not read{why}: weights are counted as {base}")
+    unread = f"{what} is not read{why}"
+    return Formats(rest=base, unread=unread), (*notes, f"{unread}: bytes of weights need weights=")
 
 
 def _first(configs: Iterable[Mapping[str, Any]], *keys: str) -> Any:
@@ -96,8 +105,11 @@ def _dtype(said: Any) -> tuple[str, tuple[str, ...]]:
     return _DEFAULT, (f"dtype {short(said)} is not read: weights are counted as {_DEFAULT}",)
 
 
-def _formats(plan: Plan, model: Stack, base: str) -> tuple[Formats, tuple[str, ...]]:
-    """The formats of each role, and of the parts of some layers that have another one."""
+def _formats(plan: Plan, model: Stack, base: str, bare_router: bool) -> tuple[Formats, tuple[str, ...]]:
+    """The formats of each role, and of the parts of some layers that have another one.
+
+    *bare_router*: its router is no module, which nothing packs.
+    """
     places: dict[int, list[int]] = {}
     for layer, kind in enumerate(model.layer_order("quantization_config")):
         places.setdefault(kind, []).append(layer)
@@ -115,7 +127,8 @@ def _formats(plan: Plan, model: Stack, base: str) -> tuple[Formats, tuple[str, .
     for part in (parts := dense_parts(model)):
         counted: Counter[Any] = Counter()
         for layers in alike.get(part.kind, {}).values():
-            counted[_packed(plan, part, layers[0], ignored, groups, base)] += len(layers)
+            bare = bare_router and part.names.part == "router"
+            counted[base if bare else _packed(plan, part, layers[0], ignored, groups, base)] += len(layers)
         found.append((part, counted))
     roles: dict[str, Counter[Any]] = {}
     for part, counted in found:

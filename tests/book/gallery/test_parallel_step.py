@@ -9,7 +9,6 @@ import pytest
 import flopkit as fk
 from flopkit.book.gallery.parallel_step import (
     CLUSTERS,
-    HELD,
     KEPT,
     LLAMA_3,
     META,
@@ -19,6 +18,7 @@ from flopkit.book.gallery.parallel_step import (
     ZERO,
     parallel_step,
 )
+from flopkit.book.gallery.step_bars import HELD
 
 FIGURE = parallel_step()
 LAYOUT = ("tensor", "pipeline", "virtual", "micro_batch", "recompute")
