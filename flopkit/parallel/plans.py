@@ -233,14 +233,18 @@ class Plan:
     # -- memory ------------------------------------------------------------------------------------------------
 
     def memory(self) -> Memory:
-        """That of the rank with the most: the first, which holds most micro-batches, or the last, which has the head. With DualPipe, of all."""
-        name = f"{self.numbers.model.name}, training step, a rank of {self.layout}"
-        last = len(self.ranks) - 1
-        if self.layout.order == "dualpipe":
-            found = [self._both_of(i, last - i, name) for i in range(len(self.ranks) // 2)]
+        """That of the rank with the most; its name says which. Of ranks with as many layers of each kind the first holds most micro-batches, so that one
+        of each sort is asked; with DualPipe all."""
+        count, layout = len(self.ranks), self.layout
+        model, whole = self.numbers.model.name, str(layout)
+        ranks = [f"rank {i} of the pipeline" for i in range(count)] if count > 1 else ["a rank"]
+        names = [f"{model}, training step, {each} of {whole}" for each in ranks]
+        if layout.order == "dualpipe":
+            found = [self._both_of(i, count - 1 - i, names[i]) for i in range(count // 2)]
         else:
-            pipe = None if last == 0 else of_layout(self.layout, self.micro_batches)
-            found = [self._memory_of(i, pipe.in_flight(i) if pipe else 1, name) for i in sorted({0, last})]
+            pipe = None if count == 1 else of_layout(layout, self.micro_batches)
+            firsts = {rank: i for i, rank in reversed([*enumerate(self.ranks)])}
+            found = [self._memory_of(i, pipe.in_flight(i) if pipe else 1, names[i]) for i in sorted(firsts.values())]
         return max(found, key=lambda memory: memory.total)
 
     def _both_of(self, i: int, other: int, name: str) -> Memory:

@@ -135,6 +135,8 @@ def step(
 
     Notes
     -----
+    ``memory`` is that of the pipeline's fullest rank; its name says which, counted from 0. The first rank holds most micro-batches, but may have fewer
+    layers than the second. Virtual stages of a rank are taken to have equal parts of its layers.
     Of layers that ZeRO-3 gathers, each tensor-parallel rank is taken to hold an equal part.
     Sent besides: where FSDP2's rows do not divide, each parameter of a layer is filled up to ranks · ⌈rows / ranks⌉ rows; a loss of divided
     logits reduces three fp32 numbers a token; gradients of norms that are divided by tokens are reduced over the tensor-parallel ranks. FSDP2's

@@ -1,9 +1,13 @@
-"""A search answers what `step` answers, layout by layout; DeepSeek-V3's published layout is the fastest under what its paper says."""
+"""A search answers what `step` answers, layout by layout; DeepSeek-V3's published layout, what of its paper is known here and what is not."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
+import flopkit as fk
+from flopkit.models.activations import of_layer
 from flopkit.parallel import Layout, cluster, search, step
 
 # arXiv:2412.19437: section 3.2 (PP 16, EP 64 over 8 nodes, ZeRO-1, no tensor parallelism), 2.1.2 (a token goes to 4 nodes at most), 3.2.2 (all-to-alls
@@ -28,17 +32,47 @@ def test_what_is_found_is_what_step_says(name, place, devices, tried, asked):
         assert each == step(name, each.layout, place, **asked)
 
 
-def test_deepseeks_published_layout_is_the_fastest_that_fits():
-    """Of those with 1F1B, and only because a token goes to a node once: without that EP 8, which stays in a node, is faster by more than a quarter."""
-    tried = {"expert": (1, 8, 16, 32, 64, 128), "micro_batch": (1, 2)}
+def test_deepseeks_published_layout_does_not_fit_by_what_is_known_here():
+    """The second rank has four layers of experts and 15 micro-batches in flight. Beside the outputs of norms and of SwiGLU, sections 3.2.3 and 3.3.3 of the paper
+    recompute the up-projections of MLA (queries, keys, values), cache the inputs of linear layers and of SwiGLU in FP8 (after attention: 12 bits), and
+    keep Adam's moments in BF16. Only with these it would fit, and with 1F1B; DualPipe holds more."""
+    held = step("deepseek-v3", DEEPSEEK, "deepseek-h800", **ASKED, expert_nodes=4)
+    assert not held.fits and " rank 1 of the pipeline" in held.memory.name
+    with pytest.raises(ValueError, match="is not among"):
+        search("deepseek-v3", "deepseek-h800", 2048, tensor=(1,), expert=(64,), micro_batch=(1,), **ASKED).place(DEEPSEEK)  # fmt: skip
+    model = fk.load("deepseek-v3")
+    kept = {each.name: each.bytes for each in of_layer(model, model.blocks[1][0], model._whole(4096, 1, "bf16", None), "flash", False)}  # fmt: skip
+    ours = sum(kept.values()) - sum(
+        kept[name]
+        for name in (
+            "attention, input", "mlp, input", "experts, activated gate", "experts, down, input", "shared, activated gate", "shared, down, input",
+        )
+    )  # fmt: skip
+    assert held.memory.layers == 15 * 4 * ours and round(held.memory.total / 1e9, 1) == 138.3
+    again = ("queries", "keys", "values", "latent of queries", "latent of keys and values")
+    in_fp8 = ("experts, inputs in their order", "experts, gate", "experts, up", "shared, gate", "shared, up")
+    less = sum(kept[name] for name in again) + sum(kept[name] for name in in_fp8) / 2
+    less += kept["output of the heads"] / 4
+    moments = held.memory.optimizer / 3  # 8 of 12 bytes are moments, half of these
+    assert 78e9 < held.memory.total - 15 * 4 * less - moments < 79e9
+    both = step("deepseek-v3", dataclasses.replace(DEEPSEEK, schedule="dualpipe"), "deepseek-h800", **ASKED).memory
+    assert both.total - 17 * 4 * less - both.optimizer / 3 > 99e9
+
+
+def test_what_makes_deepseeks_layout_fast():
+    """Were there room, layouts with a shorter pipeline or TP 2 would be faster by a few per cent. That a token goes to a node once is what makes EP 64 possible: without
+    that EP 16 and less are faster by more than a quarter."""
+    own = step("deepseek-v3", DEEPSEEK, "deepseek-h800", **ASKED, expert_nodes=4)
+    tried = {"expert": (1, 8, 16, 32, 64, 128), "micro_batch": (1, 2), "memory": own.memory.total}
     found = search("deepseek-v3", "deepseek-h800", 2048, **tried, **ASKED, expert_nodes=4)
-    best, own = found[0], next(each for each in found.steps if each.layout == DEEPSEEK)
     print(
-        f"{own}: place {found.place(DEEPSEEK)} of {len(found)} that fit, {own.seconds / best.seconds:.4f} of the fastest"
+        f"{own}: place {found.place(DEEPSEEK)} of {len(found)} that fit, {own.seconds / found[0].seconds:.4f} of the fastest"
     )
     print("under these conditions:", "; ".join(own.supposes))
     assert len(found) > 400
-    assert own.seconds <= 1.02 * best.seconds
+    faster = [each.layout for each in found.steps if each.seconds < own.seconds * (1 - 1e-9)]
+    assert faster and all(each.pipeline <= 8 and each.expert >= 64 for each in faster)
+    assert own.seconds < 1.05 * found[0].seconds
     widely = search("deepseek-v3", "deepseek-h800", 2048, **tried, **ASKED)
     apart = next(each for each in widely.steps if each.layout == DEEPSEEK)
     assert widely[0].layout.expert <= 16 and apart.seconds > 1.25 * widely[0].seconds

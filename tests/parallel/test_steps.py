@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -13,7 +15,9 @@ import pytest
 import flopkit as fk
 from flopkit.models import transformer
 from flopkit.models.activations import of_layer
-from flopkit.parallel import Layout, cluster, search, step
+from flopkit.parallel import Layout, cluster, pipeline, search, step
+from flopkit.parallel.plans import Plan, Setting
+from flopkit.parallel.ranks import stages
 from flopkit.parallel.shares import shares
 from flopkit.published.rows import read
 from flopkit.published.training import gpt
@@ -377,3 +381,88 @@ def test_the_fullest_rank_of_dualpipe_lies_between_the_ends():
     run = model._whole(4096, 1, "bf16", None)
     layer = sum(each.bytes for each in of_layer(model, with_experts, run, "flash", False))
     assert held.layers == 17 * 4 * layer and held.ends == 0
+
+
+# -- the fullest rank of a pipeline ------------------------------------------------------------------------------
+
+
+def plans_of_pipelines(count):
+    """Models whose stages have equal layers, one fewer at the ends or in between, dense layers first, or a large head; every schedule."""
+    draw = random.Random(1605)
+    names = ("llama-3.1-405b", "llama-3-8b", "gpt2", "deepseek-v3", "mixtral-8x7b", "gemma-2-9b")
+    settings = {
+        (name, fused): Setting(fk.load(name), cluster("dgx-h100"), 1024, 768, fused=fused, memory=1e15)
+        for name in names
+        for fused in (False, True)
+    }
+    while count:
+        degrees = {
+            "pipeline": draw.choice([2, 3, 4, 5, 6, 8, 12, 16, 32]), "virtual": draw.choice([1, 1, 1, 2, 3, 4, 8]), "data": draw.choice([2, 8, 16]),
+            "tensor": draw.choice([1, 2, 4]), "schedule": draw.choice(["gpipe", "1f1b", "1f1b", "interleaved", "interleaved-zero-bubble"]),
+            "recompute": draw.choice(["none", "selective", "full"]), "zero": draw.choice([0, 1, 2, 3]),
+        }  # fmt: skip
+        try:
+            plan = Plan(draw.choice([*settings.values()]), Layout(**degrees))
+        except ValueError:
+            continue
+        count -= 1
+        yield plan
+
+
+def test_no_rank_of_a_pipeline_holds_more_than_the_fullest():
+    """Every rank asked. Often it is neither the first nor the last, and its number is in the name."""
+    between = 0
+    for plan in plans_of_pipelines(200):
+        layout, held = plan.layout, plan.memory()
+        pipe = pipeline(
+            stages=layout.pipeline, micro_batches=plan.micro_batches, virtual=layout.virtual, schedule=layout.order
+        )
+        every = [plan._memory_of(i, pipe.in_flight(i), "").total for i in range(layout.pipeline)]
+        assert held.total == max(every), layout
+        [said] = re.findall(r"rank (\d+) of the pipeline", held.name)
+        assert every[int(said)] == max(every), layout
+        between += max(every) > max(every[0], every[-1])
+    assert between > 30
+
+
+def worked_off(model, layout, micro_batches):
+    """Of each rank the most layers, over all micro-batches, whose activations are there at once, as the schedule is worked off piece by piece."""
+    chunks = layout.pipeline * layout.virtual
+    one_each = stages(shares(model, 1024, "flash", False), chunks, 1)
+    sizes = [sum(stage.kinds) for stage in one_each]
+    run = pipeline(
+        stages=layout.pipeline, micro_batches=micro_batches, virtual=layout.virtual, schedule=layout.order
+    ).timeline()
+    holds, most = [0] * layout.pipeline, [0] * layout.pipeline
+    for work in sorted(run, key=lambda work: work.start):
+        holds[work.rank] += sizes[work.stage] if work.kind == "forward" else -sizes[work.stage]
+        most[work.rank] = max(most[work.rank], holds[work.rank])
+    return most
+
+
+def kept_by_a_layer(model, seq):
+    """By the last kind of its layers, without recompute."""
+    run = model._whole(seq, 1, "bf16", None)
+    return sum(each.bytes for each in of_layer(model, model.blocks[-1][0], run, "flash", False))
+
+
+@pytest.mark.parametrize("replicas, second", [(128, 128), (64, 141)])
+def test_llama_3s_second_rank_is_its_fullest(replicas, second):
+    """The first of 128 stages has the embedding instead of a layer: the first rank has 7 layers, the second 8. That many layers' activations are there at
+    most when the schedule is worked off, of 16 or 32 micro-batches."""
+    model, layout = fk.load("llama-3.1-405b"), Layout(tensor=8, pipeline=16, data=replicas, virtual=8)
+    most = worked_off(model, layout, 2048 // replicas)
+    assert most[:2] == [112, second] and max(most) == second
+    held = step(model, layout, "llama-3", seq=8192, batch=2048).memory
+    assert held.layers == Fraction(second * kept_by_a_layer(model, 8192), 8)
+    assert held.name == f"llama-3.1-405b, training step, rank 1 of the pipeline of {layout}"
+
+
+@pytest.mark.parametrize("name, p", [("deepseek-v3", 16), ("llama-3.1-405b", 16), ("llama-3-8b", 5), ("gpt2", 8)])
+def test_layers_of_the_fullest_rank_are_those_of_a_schedule_worked_off(name, p):
+    """With 1F1B stages may be as unequal as they like. Of one kind of layers the most in flight is the schedule's."""
+    model, layout = fk.load(name), Layout(pipeline=p, data=2)
+    most = worked_off(model, layout, 2 * p)
+    held = step(model, layout, "dgx-h100", seq=1024, batch=4 * p, memory=1e15).memory
+    at = int(re.findall(r"rank (\d+) of", held.name)[0])
+    assert held.layers == most[at] * kept_by_a_layer(model, 1024)

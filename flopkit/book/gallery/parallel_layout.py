@@ -357,12 +357,13 @@ def _pace(s: Any, ranks: Mapping[str, tuple[Rank, Any]], virtual: Any, asked: As
 
 
 def _memory(s: Any, numbers: Any, degrees: Degrees, ranks: Mapping[str, tuple[Rank, Any]], asked: Asked) -> None:
-    """Set bytes of the fullest rank, the first or the last: ``memory``, and its parts ``held_weights`` and so on. ``whole_less`` and ``whole_all``: what it
-    is without outputs of norms and activations, and with them, where a reader chooses."""
+    """Set bytes of the fullest rank: ``memory``, and its parts ``held_weights`` and so on. Of a sort the first rank holds most micro-batches. ``whole_less`` and
+    ``whole_all``: what it is without outputs of norms and activations, and with them, where a reader chooses."""
     alike = degrees.data * degrees.context
     s.gathered = 1.0 * where(degrees.zero >= 3, where(alike > 1, asked.gathered / degrees.tensor, 0), 0)
     ways = ("all",) if asked.fused is None else ("less", "all")
-    for sort, place in (("first", 0), ("last", degrees.pipeline - 1)):
+    places: dict[str, Any] = {"first": 0, "more": 1, "less": 1 + s.count_more, "last": degrees.pipeline - 1}
+    for sort, place in places.items():
         rank = ranks[sort][0]
         params = computing.params_of(numbers, degrees, rank)
         for name, value in zip(STATES, holding.states_of(params, degrees, asked.state), strict=True):
@@ -376,15 +377,16 @@ def _memory(s: Any, numbers: Any, degrees: Degrees, ranks: Mapping[str, tuple[Ra
         activations = where(asked.fused > 0, getattr(s, f"less_{sort}"), every) if "less" in ways else every
         setattr(s, f"activations_{sort}", activations)
     for what in (*ways, "activations"):
-        first, last = (
-            total(getattr(s, f"{name}_{sort}") for name in (*STATES, what)) + s.gathered for sort in ("first", "last")
-        )
-        setattr(s, f"whole_{what}_first", first)
-        setattr(s, f"whole_{what}", maximum(first, where(degrees.pipeline > 1, last, 0)))
+        for sort, (_, count) in ranks.items():
+            every = total(getattr(s, f"{name}_{sort}") for name in (*STATES, what)) + s.gathered
+            setattr(s, f"whole_{what}_{sort}", where(count > 0, every, 0))
+        setattr(s, f"whole_{what}", reduce(maximum, (getattr(s, f"whole_{what}_{sort}") for sort in SORTS)))
     s.memory = 1 * s.whole_activations
     for name in (*STATES, "activations"):
-        first, last = (getattr(s, f"{name}_{sort}") for sort in ("first", "last"))
-        setattr(s, f"held_{name}", where(s.whole_activations_first >= s.memory, first, last))
+        held = getattr(s, f"{name}_{SORTS[-1]}")
+        for sort in reversed(SORTS[:-1]):
+            held = where(getattr(s, f"whole_activations_{sort}") >= s.memory, getattr(s, f"{name}_{sort}"), held)
+        setattr(s, f"held_{name}", held)
     s.held_gathered = 1 * s.gathered
 
 

@@ -125,7 +125,7 @@ def test_where_the_published_layout_stands():
         "As published": "place 1",
         "All of an H100": "place 2",
         "All activations kept": "does not fit",
-        "Context-parallel, too": "place 7",
+        "Context-parallel, too": "place 4",
         "Tensor-parallel sums hidden": "place 1",
     }
     step = fk.parallel.step("llama-3.1-405b", PUBLISHED, "llama-3", seq=8192, batch=2048, fused=True)
