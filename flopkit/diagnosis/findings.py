@@ -43,7 +43,7 @@ class Explanation:
         The chance that it fits by accident: the share of all MFUs, printed with as many
         digits, that this mistake or a more plausible one explains. NaN where nothing is
         reported or where it does not fit.
-    differs : Differs
+    differs : str
         What is done otherwise: ``"nothing"``, ``"work"``, ``"unit"``, ``"peak"``, ``"format"``, ``"device"``, ``"job"`` or ``"several"``.
     other : str
         Of a format or a device: which one's peak is taken.

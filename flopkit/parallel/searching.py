@@ -141,7 +141,7 @@ def search(
     ------
     ValueError
         For models that `step` does not know, and values that no layout and no step can have. Degrees by which the model, the batch or the devices cannot
-        be divided are left out, and `Found.refused` says why.
+        be divided are left out, and ``Found.refused`` says why.
     TypeError
         For an argument that neither `search` nor `step` has, and for one value where several are wanted.
 
