@@ -144,6 +144,7 @@ def step(
     gradients in fp32.
     Full recompute runs each layer's forward pass to its end, as ``use_reentrant=True`` and Megatron-LM do. PyTorch's ``use_reentrant=False`` stops early: it
     leaves out the last sum of a layer whose output no gradient needs.
+    ``memory`` has no gradients of the loss (``Memory.loss``), 8 bytes a logit on the last rank, divided by tensor and context parallelism.
     Not counted: latency (the cluster's is 0 unless it is given), the optimiser's time, element-wise work, uneven loads of experts, padding of the
     vocabulary, which rank of the network shares a switch with which. Micro-batches of a causal context-parallel sequence are taken as balanced.
     A stage of a pipeline waits for those before it, with the times that those have.
