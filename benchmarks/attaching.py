@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ASKED = {
-    "steps": 3, "every": 1, "device": "h100-sxm", "peak": None, "dtype": None, "convention": "TORCH", "uncompiled": False,
+    "steps": 3, "every": 1, "device": "h100-sxm", "peak": None, "dtype": None, "convention": "TORCH", "uncompiled": True,
     "json": os.devnull, "passport": None, "flopkit": str(ROOT), "command": ["python", "train.py"],
 }  # fmt: skip
 

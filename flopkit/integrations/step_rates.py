@@ -8,9 +8,9 @@ from typing import Any
 
 from flopkit import devices, units
 from flopkit.conventions import Convention
+from flopkit.counter.modes import flops_by_mode
 from flopkit.counter.report import Report
 from flopkit.integrations.watched_steps import WatchedStep
-from flopkit.measuring.modes import flops_by_mode
 from flopkit.utilization.gauges import Gauge, of_flops
 
 __all__ = ["StepRates", "in_words"]

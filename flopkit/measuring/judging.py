@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from flopkit import devices, machine
+from flopkit.counter.modes import convolves, flops_by_mode
 from flopkit.counter.report import Report
 from flopkit.devices import fastest_mode
 from flopkit.measuring import arguments, protocol
 from flopkit.measuring.checking import Checked
 from flopkit.measuring.measurement import Judgement, Measurement
-from flopkit.measuring.modes import convolves, flops_by_mode
 
 __all__ = ["Called", "Clocked", "at_rates", "floor", "judge", "known"]
 

@@ -10,13 +10,13 @@ from typing import Any, cast
 from tqdm import tqdm
 
 from flopkit.conventions import EXACT
+from flopkit.counter.modes import may_use_tf32
 from flopkit.counter.running import count
 from flopkit.derivations import number_format
 from flopkit.measuring import arguments, protocol
 from flopkit.measuring.checking import check_result
 from flopkit.measuring.judging import Called, Clocked, judge
 from flopkit.measuring.measurement import Measurement
-from flopkit.measuring.modes import may_use_tf32
 from flopkit.measuring.monitor import Monitor
 from flopkit.measuring.timers import timer_for
 from flopkit.sizes import positive

@@ -18,7 +18,6 @@ __all__ = [
     "scaled_mm",
     "shapes",
     "tf32_allowed",
-    "tf32_switches",
     "torch_dtype",
     "traffic",
 ]
@@ -86,17 +85,6 @@ def tf32_allowed(allowed: bool) -> Iterator[None]:
             backends.cudnn.allow_tf32 = convolutions
         for switch, precision in zip(switches, precisions, strict=True):
             switch.fp32_precision = precision
-
-
-def tf32_switches() -> tuple[bool, bool]:
-    """Whether products, and whether convolutions, of float32 may be rounded to tf32. Torch forbids the first and allows the second, if
-    nobody says otherwise."""
-    import torch
-
-    backends: Any = torch.backends
-    if hasattr(backends.cudnn, "conv"):  # since 2.9: what was set by this name cannot be read by the older one
-        return backends.cuda.matmul.fp32_precision == "tf32", backends.cudnn.conv.fp32_precision == "tf32"
-    return backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32
 
 
 def dtypes(where: Any) -> tuple[str, ...]:

@@ -88,12 +88,12 @@ class Memory:
         What one layer keeps without recompute, the first kind of layer where there are several, of the decoder where there is an encoder.
     kept_by : str, optional
         Whose list *kept* is: ``"one layer"``, or ``"the network"`` where its layers are not equal.
-    loss : Number, optional
-        The gradients inside the loss when the backward pass begins, beside all activations: that of the log-probabilities and that of the
-        logits, both in fp32. A loss in chunks, or a fused one, has less of them.
     gathered : Number, optional
         Where each of several devices has a share of the states: whole layers, their whole gradients, and the buffers around them, the most
         at once, see `gathered`.
+    loss : Number, optional
+        The gradients inside the loss when the backward pass begins, beside all activations: that of the log-probabilities and that of the
+        logits, both in fp32. A loss in chunks, or a fused one, has less of them.
 
     Notes
     -----

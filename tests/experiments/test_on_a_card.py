@@ -10,6 +10,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 import flopkit as fk
+from flopkit.counter import modes
 from flopkit.experiments import Bench, experiment
 from flopkit.measuring import arguments, judging, timers, workloads
 from flopkit.measuring.ceilings import ceilings
@@ -135,7 +136,7 @@ def test_a_convolution_of_fp32_is_one_of_tf32_where_that_is_allowed(monkeypatch,
     """torch allows it, if nobody says otherwise. Such a result has errors of tf32, and its rate is a share of that peak. Its time has no floor
     by arithmetic."""
     monkeypatch.setattr(judging, "_device", lambda where: SLOW)
-    monkeypatch.setattr(judging, "tf32_switches", lambda: (False, allowed))
+    monkeypatch.setattr(modes, "tf32_switches", lambda: (False, allowed))
     images, weight = torch.randn(1, 8, 16, 16), torch.randn(8, 8, 3, 3)
     found = fk.measure(
         lambda x, w: torch.nn.functional.conv2d(x, w) * 1.001,

@@ -295,7 +295,7 @@ def test_a_closure_is_a_part_of_its_step(tmp_path):
 
 
 def test_an_evaluation_in_one_of_the_counted_steps(tmp_path):
-    """Two of three counted steps are the same: that is the step, and the passport says which one was not."""
+    """After one that differs, four in a row are the same: that is the step, and the passport says which one was not."""
     model = nn.Linear(8, 8)
 
     def evaluate(k):
@@ -306,9 +306,9 @@ def test_an_evaluation_in_one_of_the_counted_steps(tmp_path):
     with attachment(tmp_path, steps=3) as hook:
         train(model, 8, after=evaluate)
     found = run_of(hook)
-    assert found["step"]["model_flops"] == 2 * 2 * 4 * 8 * 8 and found["step"]["counted"] == [3, 4, 5]
+    assert found["step"]["model_flops"] == 2 * 2 * 4 * 8 * 8 and found["step"]["counted"] == [3, 4, 5, 6, 7, 8]
     assert (
-        "of three counted steps two are the same: step 3 1.024 kFLOPs, step 4 13.82 kFLOPs, step 5 1.024 kFLOPs"
+        "not all the same, the last one stands for all others: step 3 1.024 kFLOPs, step 4 13.82 kFLOPs, step 5 1.024 kFLOPs"
         in found["notes"][-1]
     )
     assert "an evaluation, a generation or a logging pass ran in some" in found["notes"][-1]

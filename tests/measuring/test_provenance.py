@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from flopkit.counter.modes import tf32_switches
 from flopkit.measuring import provenance as module
 from flopkit.measuring.provenance import provenance
-from flopkit.measuring.workloads import tf32_allowed, tf32_switches
+from flopkit.measuring.workloads import tf32_allowed
 
 
 def test_of_a_cpu(monkeypatch):

@@ -426,13 +426,13 @@ def test_a_hub_id_is_read_from_the_cache(tmp_path, monkeypatch):
     ):  # fmt: skip
         model = fk.from_hf(given)
         assert (model.params, model.name) == (8_030_261_248, "meta-llama/Meta-Llama-3-8B"), given
-    assert any_model("meta-llama/Meta-Llama-3-8B") == fk.from_hf("meta-llama/Meta-Llama-3-8B")
+    assert any_model("meta-llama/Meta-Llama-3-8B") == fk.load("llama-3-8b")  # one of the catalogue is not looked for
     cached(
         tmp_path, "meta-llama/Meta-Llama-3-8B", LLAMA | {"num_hidden_layers": 16}, commit="2c3d"
     )  # main has moved on
     assert fk.from_hf("meta-llama/Meta-Llama-3-8B").blocks[0][1] == 16
     cached(tmp_path, "org/one", LLAMA, ref=False)
-    assert fk.from_hf("org/one").params == 8_030_261_248
+    assert fk.from_hf("org/one").params == 8_030_261_248 and any_model("org/one") == fk.from_hf("org/one")
     cached(tmp_path, "org/two", LLAMA, ref=False), cached(tmp_path, "org/two", LLAMA, commit="b", ref=False)
     with pytest.raises(FileNotFoundError, match="no config.json of it in the Hub's cache"):  # which of two is not known
         fk.from_hf("org/two")

@@ -131,6 +131,7 @@ SHEETS: dict[str, dict[tuple[str, str], list[Symptom]]] = {
             _named("an update, parameter by parameter", "fused optimiser"),
             Symptom(".item(), .cpu() or print in the loop", "read the device less often", "synchronising calls"),
             Symptom("its next batch", "a loader that works ahead", "data loader"),
+            Symptom("Python, files or sleep", "move them out of the step", "work outside of torch"),
             Symptom("other devices", "overlap or split differently"),
         ],
     },

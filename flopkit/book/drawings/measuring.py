@@ -33,7 +33,7 @@ def warm_up(seed: int = 4) -> Drawing:
     Examples
     --------
     >>> warm_up().title
-    'Simulated, 8 % slow at first: three tools stop before the GPU clock settles; flopkit begins after it'
+    'Simulated, 8 % slow at first: three tools stop before the clock settles; flopkit begins after it'
     """
     whole("warm_up", "seed", seed, 0, 10**6)
     clock = Clock(drift=0.08, settles=0.5)
@@ -102,7 +102,7 @@ def warm_up(seed: int = 4) -> Drawing:
     errors = {name: _off(RULES[rule](Simulated(clock, seed)).told / clock.mean - 1) for rule, name in SHOWN.items()}
     return Drawing(
         "warm-up",
-        "Simulated, 8 % slow at first: three tools stop before the GPU clock settles; flopkit begins after it",
+        "Simulated, 8 % slow at first: three tools stop before the clock settles; flopkit begins after it",
         f"The time of a simulated call over {seconds:.1f} seconds: 8 % above the truth at first, settling with a time constant of half a second. Below it the part that each rule "
         f"takes: {', '.join(f'{name} is off by {off}' for name, off in errors.items())}; flopkit waits for {windows} windows of half a second, until the last two, in green, agree, "
         f"and its {len(found.rounds)} rounds are off by {off}.",

@@ -57,7 +57,7 @@ def test_the_ceiling_is_what_a_huge_batch_comes_to(model, context):
     start = FIGURE.settings({"model": model, "context": context})
     huge = bound(**{**start, "batch": 2**34})
     assert FIGURE.at(model=model, context=context)["ceiling"] == pytest.approx(huge.tokens_per_s, rel=1e-3)
-    never = fk.serving.batch_at_ridge(drawn(model), "h100-sxm", context=context) is None
+    never = fk.serving.batch_at_ridge(drawn(model), "h100-sxm", context=context, weights="bf16") is None
     assert (FIGURE.at(model=model, context=context)["reaches"] == "with no batch") is never
 
 
@@ -87,7 +87,7 @@ def test_dense_layers_and_attention_one_after_the_other_take_longer():
 
 @pytest.mark.parametrize("model", MODELS)
 def test_from_which_batch_on_the_dense_layers_are_compute_bound(model):
-    first = fk.serving.batch_at_ridge(drawn(model), "h100-sxm", context=512, part="dense")
+    first = fk.serving.batch_at_ridge(drawn(model), "h100-sxm", context=512, part="dense", weights="bf16")
     assert FIGURE.at(model=model, context=512)["dense"] == first
 
 

@@ -8,9 +8,19 @@ from flopkit.counter import breakdown
 from flopkit.counter.report import Report
 from flopkit.counter.work import settled
 from flopkit.dtypes import format_of
-from flopkit.measuring.workloads import tf32_switches
 
-__all__ = ["convolves", "flops_by_mode", "may_use_tf32"]
+__all__ = ["convolves", "flops_by_mode", "may_use_tf32", "tf32_switches"]
+
+
+def tf32_switches() -> tuple[bool, bool]:
+    """Whether products, and whether convolutions, of float32 may be rounded to tf32. Torch forbids the first and allows the second, if
+    nobody says otherwise."""
+    import torch
+
+    backends: Any = torch.backends
+    if hasattr(backends.cudnn, "conv"):  # since 2.9: what was set by this name cannot be read by the older one
+        return backends.cuda.matmul.fp32_precision == "tf32", backends.cudnn.conv.fp32_precision == "tf32"
+    return backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32
 
 
 def convolves(operator: str) -> bool:
