@@ -156,7 +156,6 @@ SHEETS: dict[str, dict[tuple[str, str], list[Symptom]]] = {
         ],
         ("Yes", MUTED): [
             _named("rows at their roof", "nothing to gain here"),
-            Symptom("and still too slow", "another algorithm or device"),
         ],
     },
 }  # fmt: skip
