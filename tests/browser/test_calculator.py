@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ from reader import PHONE, compare, settle, show, turn
 import flopkit as fk
 from flopkit.book.gallery import calculator
 from flopkit.book.gallery.calculate_mfu import COUNTS
+from flopkit.book.gallery.checkpoint_formats import STORED, in_roles
 from flopkit.models import config_names, hf_config
 from flopkit.models.architectures import FORMS
 from flopkit.models.config_fields import left_out
@@ -103,13 +105,22 @@ def test_a_pasted_configuration_gives_the_numbers_of_its_model(open_page, name):
     node = show(page, SERVE.name)
     turn(page, SERVE, node, {key: value for key, value in run.items() if key in SERVE.controls})
     settings = state(node)
-    formats = {"weights": settings["weights"].split()[0], "kv_cache": settings["cache"].split()[0]}
+    weights = in_roles(SimpleNamespace(**STORED[settings["weights"]]))
+    formats = {"weights": weights, "kv_cache": settings["cache"].split()[0]}
     bound = fk.serving.decode(
         model, "h100-sxm", context=settings["context"], batch=settings["users"], compute="bf16", **formats
     )
     decoding = [bound.seconds, bound.tokens_per_s, bound.memory]
     assert said(node, "decode_seconds", "decode_rate", "serving_each") == pytest.approx(decoding, rel=1e-12)
     assert word(node, "decode_bound") == bound.bound
+    if "quantization_config" in config:  # the page has scales of whole blocks alone, of which a file has parts
+        assert settings["weights"] != "bf16"
+        assert bound.memory == pytest.approx(
+            fk.serving.decode(
+                model, "h100-sxm", context=settings["context"], batch=settings["users"], kv_cache=formats["kv_cache"]
+            ).memory,
+            rel=1e-7,
+        )
 
 
 # --- what readers came for -----------------------------------------------------------------------------------------------------------------
