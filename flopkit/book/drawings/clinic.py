@@ -167,7 +167,7 @@ def symptoms() -> Drawing:
     Examples
     --------
     >>> len(symptoms().marks("cure"))
-    14
+    15
     """
     canvases = [_sheet(question, groups) for question, groups in SHEETS.items()]
     said = " ".join(
