@@ -9,6 +9,7 @@ import math
 import os
 import re
 import statistics
+from bisect import bisect
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -1054,6 +1055,53 @@ def test_cards_of_two_nodes_by_hand():
 
 
 # -- splitting a model --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_the_gpus_of_each_split_share_the_work_without_a_gap(ranks):
+    """Each GPU holds its share of the weights and works on its share of the tokens; what the picture says about a sequence is what it draws."""
+    drawing = drawings.five_splits(ranks)
+    *sheets, _ = drawing.canvases
+    weights, tokens, on_one = {}, {}, {}
+    for sheet in sheets:
+        name = re.search(r"\((\w+)\)", sheet.marks[0].text)[1]
+        layers, lines = sheet.named("edge"), sheet.named("sequence")
+        wide, deep = layers[1].x - layers[0].x, layers[0].h
+        columns = [layers[2 * i].x for i in range(ranks)]
+        of_tokens = wide * lines[0].h * ranks
+        weights[name], tokens[name] = [0.0] * ranks, [0.0] * ranks
+        for found, kind, whole in ((weights, "weights", wide * deep), (tokens, "tokens", of_tokens)):
+            for mark in sheet.named(kind):
+                tall = mark.h if kind == "weights" else min(mark.h, lines[0].h)
+                found[name][bisect(columns, mark.x + 1) - 1] += mark.w * tall / whole
+        first = {bisect(columns, mark.x + 1) for mark in sheet.named("tokens") if abs(mark.y - lines[0].y) < 0.1}
+        on_one[name] = len(first)
+        (said,) = sheet.named("said")
+        assert said.text.startswith(f"GPUs on a sequence: {len(first)}")
+    assert on_one == {"DP": 1, "TP": ranks, "PP": 1, "CP": ranks, "EP": 1}
+    once = {"DP": 1, "TP": 1 / ranks, "PP": 1 / ranks, "CP": 1}
+    for name, share in once.items():
+        assert weights[name] == pytest.approx([share] * ranks, rel=0.03), name
+    assert sum(weights["EP"]) == pytest.approx(1 + (ranks - 1) * 0.3, rel=0.03)  # the dense part is on all
+    for name in once | {"EP": 1}:
+        each = 1 / ranks**2 if name == "CP" else 1 / ranks  # a whole sequence, or a part of one
+        assert tokens[name] == pytest.approx([each] * ranks, rel=0.03), name
+    by_name = dict(zip(weights, sheets, strict=True))
+    for name, kind in (("TP", "weights"), ("CP", "tokens")):  # side by side they are whole: no part twice, none missing
+        starts = sorted((mark.x - left, mark.w) for mark, left in placed(by_name[name], kind))
+        assert starts[0][0] == pytest.approx(0, abs=0.1)
+        assert all(a + w == pytest.approx(b, abs=0.1) for (a, w), (b, _) in itertools.pairwise(starts))
+        assert sum(w for _, w in starts) == pytest.approx(wide, abs=0.2)
+    layers, sequences = ([mark.y for mark in by_name["PP"].named(kind)] for kind in ("weights", "tokens"))
+    assert layers == sorted(layers) and sequences == sorted(sequences, reverse=True)  # the first one is furthest
+    with pytest.raises(ValueError, match="ranks=5"):
+        drawings.five_splits(5)
+
+
+def placed(sheet, kind):
+    """The marks of a kind, each with the left edge of its GPU's column."""
+    columns = [mark.x + 0.5 for mark in sheet.named("edge")[::2]]
+    return [(mark, columns[bisect(columns, mark.x + 1) - 1]) for mark in sheet.named(kind)]
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])

@@ -57,6 +57,7 @@ EXTREMES = [
     drawings.many_roofs("p100-sxm", "fp16", cache=16, launch=1e-6, tokens=64),
     drawings.roof_lines("t4", "fp16", layers=()),
     drawings.overlapped_times((0.125, 0.5, 2, 8)),
+    drawings.five_splits(ranks=2),
     drawings.layer_cut(ranks=4),
     drawings.schedules(stages=2, micro_batches=2),
     drawings.schedules(stages=8, micro_batches=24),
