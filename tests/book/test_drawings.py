@@ -24,7 +24,7 @@ from flopkit.charts import theme
 from flopkit.peers.asking import sure
 from flopkit.peers.tools import TOOLS
 from flopkit.profiling import advising
-from flopkit.units import seconds
+from flopkit.units import percent, seconds
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = [name for name in drawings.__all__ if name != "Drawing"]
@@ -1052,6 +1052,35 @@ def test_cards_of_two_nodes_by_hand():
     assert f"{2 * 7 / 8 * 16 / 450 * 1e3:.2f} ms" in said and "40 ms" in said and "over a single card, 320 ms" in said
     with pytest.raises(ValueError, match="eight GPUs a node"):
         drawings.node_cards(where=fk.parallel.cluster("dgx-h100").replace(per_node=4))
+
+
+# -- the errors of 6N ---------------------------------------------------------------------------------------------
+
+
+def test_the_two_errors_are_the_scores_and_the_table():
+    """By hand: scores and values are 6·L·d·(T + 1) a token, the look-up 6·V·d; their bars have one scale, and the mark is their difference."""
+    layers, width, vocab = 32, 4096, 128256  # Llama-3-8B
+    lengths = (1024, 65536)
+    untied, tied = drawings.two_errors("llama-3-8b", lengths).canvases
+    weights = 32 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336) + vocab * width
+    for i, length in enumerate(lengths):
+        scores, table = 6 * layers * width * (length + 1), 6 * vocab * width
+        exact = 6 * weights + scores
+        missed, added = untied.named("scores")[i], untied.named("look-up")[i]
+        assert missed.w / added.w == pytest.approx(scores / table)
+        (axis,) = untied.named("axis")
+        assert missed.x + missed.w == pytest.approx(axis.x) == pytest.approx(added.x)
+        assert untied.named("together")[i].x - axis.x == pytest.approx(added.w - missed.w, abs=0.1)
+        assert untied.named("missed")[i].text == f"−{percent(scores / exact, 2)}"
+        net = (table - scores) / exact
+        assert untied.named("error")[i].text == f"{'−' if net < 0 else '+'}{percent(abs(net), 2)}"
+        assert tied.named("scores")[i].w == pytest.approx(missed.w)
+        assert tied.named("together")[i].x == pytest.approx(missed.x, abs=0.1)
+    assert not tied.named("look-up")
+    with pytest.raises(ValueError, match="gpt2"):
+        drawings.two_errors("gpt2")
+    with pytest.raises(ValueError, match="one to five lengths"):
+        drawings.two_errors("llama-3-8b", ())
 
 
 # -- splitting a model --------------------------------------------------------------------------------------------

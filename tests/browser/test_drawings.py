@@ -58,6 +58,8 @@ EXTREMES = [
     drawings.roof_lines("t4", "fp16", layers=()),
     drawings.overlapped_times((0.125, 0.5, 2, 8)),
     drawings.five_splits(ranks=2),
+    drawings.two_errors("llama-3-8b", (1, 2**20)),
+    drawings.two_errors("llama-3-70b", (64,)),
     drawings.layer_cut(ranks=4),
     drawings.schedules(stages=2, micro_batches=2),
     drawings.schedules(stages=8, micro_batches=24),

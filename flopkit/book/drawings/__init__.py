@@ -22,6 +22,7 @@ from flopkit.book.drawings.models import model_tree, six_flops
 from flopkit.book.drawings.products import bytes_and_flops, dot_product, matrix_product
 from flopkit.book.drawings.roofs import overlapped_times, roof_lines
 from flopkit.book.drawings.serving import decode_bytes, prefill_and_decode
+from flopkit.book.drawings.six_n import two_errors
 from flopkit.book.drawings.splits import five_splits
 from flopkit.book.drawings.splitting import layer_cut, schedules, zigzag
 from flopkit.book.drawings.stopwatches import stopwatches
@@ -68,6 +69,7 @@ __all__ = [
     "tile_on_chip",
     "tower",
     "transposed",
+    "two_errors",
     "two_networks",
     "waiting_row",
     "wanted_gradients",
