@@ -80,8 +80,8 @@ def _sheet(title: str, tokens: Sequence[int], rows: Sequence[tuple[float, float,
     canvas.text(ZERO - 6, 36, "misses scores", anchor="end", colour=PURPLE)
     if looked_up:
         canvas.text(ZERO + 4, 36, "look-up", anchor="start", colour=ORANGE)
-    canvas.text(360, 36, "6N is off", anchor="end", colour=MUTED)
-    canvas.line(296, 29, 296, 43, colour=INK, width=2.4, name="key")
+    canvas.text(358, 36, "6N is off", anchor="end", colour=MUTED)
+    canvas.line(294, 29, 294, 43, colour=INK, width=2.4, name="key")
     for i, (length, (missed, added, error)) in enumerate(zip(tokens, rows, strict=True)):
         y = 52 + i * ROW
         middle = y + (ROW - 10) / 2
@@ -91,7 +91,7 @@ def _sheet(title: str, tokens: Sequence[int], rows: Sequence[tuple[float, float,
         canvas.text(left - 5, middle, f"−{percent(missed, 2)}", anchor="end", colour=MUTED, name="missed")
         if added:
             canvas.box(ZERO, y, scale * added, ROW - 10, name="look-up", colour=ORANGE, fill=0.6, edge=0, round=0)
-        canvas.text(360, middle, _signed(error), anchor="end", bold=True, name="error")
+        canvas.text(358, middle, _signed(error), anchor="end", bold=True, name="error")
         at = ZERO + scale * error
         canvas.line(at, y - 3, at, y + ROW - 7, colour=INK, width=2.4, name="together")
     canvas.line(ZERO, 46, ZERO, 52 + ROW * len(rows) - 4, name="axis")
