@@ -14,7 +14,7 @@ from flopkit.units import count, percent
 
 __all__ = ["two_errors"]
 
-LEFT, ZERO, RIGHT, ROW = 104.0, 232.0, 286.0, 34.0
+LEFT, ZERO, RIGHT, ROW = 118.0, 232.0, 286.0, 34.0
 """Where the longest bar to the left ends, where both bars start, where the longest to the right ends; the height of a row."""
 
 
