@@ -833,6 +833,44 @@ def test_dense_layers_and_attention_have_bounds_of_their_own():
             drawings.decode_parts(name)
 
 
+def test_a_batch_raises_the_intensity_to_its_limit():
+    """Llama-3-70B: 2 FLOPs and 2 bytes per weight; a cached token has 2·80·8·128 elements of 2 bytes, and costs 4·80·64·128 FLOPs."""
+    drawing, model, h100 = (
+        drawings.batch_intensity(contexts=(1000, 9000)),
+        fk.load("llama-3-70b"),
+        fk.device("h100-sxm"),
+    )
+    weights, ridge = model.params - 128256 * 8192, h100.ridge("bf16")
+    flops, cache = lambda t: 2 * weights + 4 * 80 * 64 * 128 * t, lambda t: 2 * 80 * 8 * 128 * 2 * t
+    canvas = drawing.canvases[0]
+    [roof] = canvas.named("ridge")
+    dense = canvas.named("dense")
+    decade = (dense[0].y - dense[-1].y - dense[-1].h) / math.log10(2 ** len(dense))  # one FLOP per byte and user
+
+    def height(mark_y):
+        return ridge * 10 ** ((roof.y - mark_y) / decade)
+
+    assert height(dense[0].y) == pytest.approx(1, rel=0.01)
+    for tokens in (1000, 9000):
+        line = canvas.named(f"{tokens} tokens")
+        for i, users in ((0, 1), (5, 32), (11, 2048)):
+            by_hand = users * flops(tokens) / (2 * weights + users * cache(tokens))
+            assert height(line[i].y) == pytest.approx(by_hand, rel=0.02)
+        [limit] = canvas.named(f"limit of {tokens}")
+        assert height(limit.y) == pytest.approx(flops(tokens) / cache(tokens), rel=0.02)
+        [full] = canvas.named(f"full at {tokens}")
+        users = (8 * h100.usable - 2 * model.params) // cache(tokens)
+        at = users * flops(tokens) / (2 * weights + users * cache(tokens))
+        assert height(full.y + full.h / 2) == pytest.approx(at, rel=0.02)
+    assert f"{flops(9000) / cache(9000):.0f} FLOPs per byte with 9,000 tokens" in drawing.title
+    for name, contexts, said in (
+        ("mixtral-8x7b", (512,), "give a dense model"),
+        ("llama-3-70b", (8192, 512), "the fewer first"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            drawings.batch_intensity(name, contexts=contexts)
+
+
 def test_a_seat_is_filled_as_soon_as_it_is_free():
     """Answers of 2, 5, 3, 4, then 4 and 1: batches take 5 + 4 steps. The fifth takes the seat that is free after 2 steps, the sixth that after 3."""
     lengths = (2, 5, 3, 4, 4, 1)

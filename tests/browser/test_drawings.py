@@ -72,6 +72,8 @@ EXTREMES = [
     drawings.stopwatches(calls=2),
     drawings.decode_parts("llama-2-13b", devices=1, context=128, batch=1),
     drawings.decode_parts("llama-3.1-405b", devices=64, context=131072, batch=1024),
+    drawings.batch_intensity("llama-2-13b", "a100-sxm-40gb", 16, (128, 131072)),
+    drawings.batch_intensity("llama-3.1-405b", "b200", contexts=(8192,)),
     drawings.engine_batches((1, 1, 1, 1, 1), longest=9, page=4),
     drawings.engine_batches((9,) * 8, longest=16, page=4),
     drawings.stopwatches(calls=5),

@@ -14,6 +14,7 @@ from flopkit.book.drawings.flash import fused_chain, tile_on_chip
 from flopkit.book.drawings.floors import many_roofs
 from flopkit.book.drawings.fusion import layer_tensors, norm_steps
 from flopkit.book.drawings.hardware import peak
+from flopkit.book.drawings.intensities import batch_intensity
 from flopkit.book.drawings.latent import mla
 from flopkit.book.drawings.layer import attention_layer
 from flopkit.book.drawings.many_gpus import node_cards, ring_all_reduce
@@ -32,6 +33,7 @@ from flopkit.book.drawings.waiting import waiting_row
 __all__ = [
     "Drawing",
     "attention_layer",
+    "batch_intensity",
     "bottlenecks",
     "bytes_and_flops",
     "causal_tiles",

@@ -3,46 +3,21 @@
 from __future__ import annotations
 
 import itertools
-import math
 from typing import Any
 
+from flopkit.book.drawings.axes import LEFT, RIGHT, LogAxes
 from flopkit.book.drawings.canvas import Canvas
 from flopkit.book.drawings.drawing import Drawing
 from flopkit.book.drawings.sizes import whole
-from flopkit.charts.theme import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE
+from flopkit.charts.theme import BLUE, GREEN, INK, ORANGE, PURPLE
 from flopkit.devices import device as find
 from flopkit.layers.products import dense
 from flopkit.units import count, seconds, si
 
 __all__ = ["many_roofs"]
 
-LEFT, RIGHT, TOP, BOTTOM = 50.0, 350.0, 36.0, 206.0
 WIDTHS = [2**i for i in range(8, 15)]
 KEY, NAMES = (0, 112, 246), (0, 66, 144, 200, 262)  # where a line of each key begins
-
-
-class _Axes:
-    """Two logarithmic axes with ticks."""
-
-    def __init__(self, canvas: Canvas, across: tuple[float, float], up: tuple[float, float]) -> None:
-        self.canvas, self.across, self.up = canvas, across, up
-        canvas.line(LEFT, BOTTOM, RIGHT, BOTTOM)
-        canvas.line(LEFT, TOP, LEFT, BOTTOM)
-
-    def x(self, value: float) -> float:
-        return LEFT + (RIGHT - LEFT) * math.log(value / self.across[0]) / math.log(self.across[1] / self.across[0])
-
-    def y(self, value: float) -> float:
-        return BOTTOM - (BOTTOM - TOP) * math.log(value / self.up[0]) / math.log(self.up[1] / self.up[0])
-
-    def ticks(self, across: tuple[int, ...], title: str, said: Any) -> None:
-        for tick in across:
-            self.canvas.line(self.x(tick), BOTTOM, self.x(tick), BOTTOM + 4)
-            self.canvas.text(self.x(tick), BOTTOM + 13, count(tick), colour=MUTED)
-        self.canvas.text((LEFT + RIGHT) / 2, BOTTOM + 31, title, colour=MUTED)
-        for power in range(math.ceil(math.log10(self.up[0])), math.floor(math.log10(self.up[1])) + 1):
-            self.canvas.line(LEFT - 4, self.y(10.0**power), LEFT, self.y(10.0**power))
-            self.canvas.text(LEFT - 6, self.y(10.0**power), said(10.0**power), anchor="end", colour=MUTED)
 
 
 def many_roofs(
@@ -91,7 +66,7 @@ def many_roofs(
     )
     rates = Canvas(268)
     low = gpu.link_bandwidth
-    axes = _Axes(rates, (1, 8192), (low, 6 * peak))
+    axes = LogAxes(rates, (1, 8192), (low, 6 * peak))
     rates.text(
         0, 10, f"{gpu.title.removeprefix('NVIDIA ')}: FLOP/s, by the place of the bytes", anchor="start", bold=True
     )
@@ -108,7 +83,7 @@ def many_roofs(
     highest = costs[WIDTHS[-1]].bytes / gpu.link_bandwidth
     first = costs[WIDTHS[0]]
     lowest = min(first.bytes / places[0][1], first.flops / peak, launch)
-    axes = _Axes(times, (WIDTHS[0], WIDTHS[-1]), (lowest / 2, 2 * highest))
+    axes = LogAxes(times, (WIDTHS[0], WIDTHS[-1]), (lowest / 2, 2 * highest))
     times.text(0, 10, f"least time, {count(tokens, 'tokens')} through a square layer", anchor="start", bold=True)
     axes.ticks((256, 1024, 4096), "width", seconds)
     lines = {name: ([cost.bytes / rate for cost in costs.values()], colour) for name, rate, colour in places}
