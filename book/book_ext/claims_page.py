@@ -25,7 +25,7 @@ def texts():
 def settled():
     """A filter by verdict, then a line for each claim, the gravest first, with its verdict
     and number; folded the text's own sentence where we quote it, what the number is, what
-    we found, and the chapter."""
+    we found, and the chapter. At the end those that no chapter settles, if there are any."""
     done = [claim for claim in claims().values() if claim.verdict is not None]
     kinds = [
         kind
@@ -41,7 +41,8 @@ def settled():
     for kind in kinds:
         for claim in done:
             lines += _settled(claim) if claim.verdict == kind else []
-    return "\n".join(lines)
+    waiting = [f'- <span id="{c.id}">**{c.id}**</span> {c.claim}' for c in claims().values() if c.verdict is None]
+    return "\n".join([*lines, *(["No chapter settles these yet:", "", *waiting] if waiting else [])])
 
 
 def _slug(kind):
@@ -50,19 +51,6 @@ def _slug(kind):
 
 def _choice(slug, text, more=""):
     return f'<label><input type="radio" name="fk-verdict" value="{slug}"{more}> {text}</label>'
-
-
-def still_open():
-    """The others by source; no chapter of the book settles them."""
-    return "\n".join(by_source([claim for claim in claims().values() if claim.verdict is None], _open))
-
-
-def by_source(chosen, tell):
-    lines = []
-    for letter, source in sources().items():
-        if own := [claim for claim in chosen if claim.id[0] == letter]:
-            lines += [f"### {letter}: “{source.title}”", "", *(line for claim in own for line in tell(claim)), ""]
-    return lines
 
 
 def _settled(claim):
@@ -87,7 +75,3 @@ def _quoted(claim):
         return []
     author = sources()[claim.id[0]].author
     return [f'{author}: <q class="fk-quote">{html.escape(claim.quote, quote=False)}</q>', ""]
-
-
-def _open(claim):
-    return [f'- <span id="{claim.id}">**{claim.id}**</span> {claim.claim}']
