@@ -1092,6 +1092,33 @@ def test_cards_of_two_nodes_by_hand():
         drawings.node_cards(where=fk.parallel.cluster("dgx-h100").replace(per_node=4))
 
 
+# -- what fits ----------------------------------------------------------------------------------------------------
+
+
+def test_as_many_sequences_fit_as_the_figure_of_policies_says():
+    """The figure of chapter 9 adds up the same memory in symbols: with so many sequences it fits, with one more it does not."""
+    figure = gallery.recompute_policies()
+    drawing = drawings.fitted_sequences()
+    said = [int(mark.text) for mark in drawing.marks("fit")]
+    chunks = "chunks of 1,024 tokens"
+    recipes = (
+        {"policy": "none"}, {"policy": "none", "loss": chunks}, {"policy": "norms and activation", "loss": chunks},
+        {"policy": "every layer"}, {"policy": "every layer", "loss": chunks},
+    )  # fmt: skip
+    [memory] = drawing.marks("memory")
+    for row, (recipe, most) in enumerate(zip(recipes, said, strict=True)):
+        inputs = {"model": "Llama-3-8B", "device": "H100 (80 GB)", "length": 8192, "gpus": 8, **recipe}
+        assert [figure.at(batch=most + more, **inputs)["fits"] for more in (0, 1)] == ["yes", "no"]
+        bars = [drawing.marks(f"{name} of {row}")[0] for name in ("states", "layers", "loss")]
+        assert all(a.x + a.w == pytest.approx(b.x) for a, b in itertools.pairwise(bars))
+        share = (bars[-1].x + bars[-1].w - bars[0].x) / (memory.x - bars[0].x)
+        assert share == pytest.approx(figure.at(batch=most, **inputs)["total"] / fk.device("h100-sxm").usable, rel=1e-3)
+    with pytest.raises(ValueError, match="gated MLP"):
+        drawings.fitted_sequences("gpt2")
+    with pytest.raises(ValueError, match="not one sequence fits"):
+        drawings.fitted_sequences("llama-3-70b", gpus=1)
+
+
 # -- the errors of 6N ---------------------------------------------------------------------------------------------
 
 

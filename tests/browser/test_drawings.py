@@ -58,6 +58,8 @@ EXTREMES = [
     drawings.roof_lines("t4", "fp16", layers=()),
     drawings.overlapped_times((0.125, 0.5, 2, 8)),
     drawings.five_splits(ranks=2),
+    drawings.fitted_sequences("llama-3-70b", "b200", 64, 65536),
+    drawings.fitted_sequences("qwen2.5-1.5b", "h200-sxm", 1, 1024),
     drawings.two_errors("llama-3-8b", (1, 2**20)),
     drawings.two_errors("llama-3-70b", (64,)),
     drawings.layer_cut(ranks=4),

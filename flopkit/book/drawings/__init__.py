@@ -21,6 +21,7 @@ from flopkit.book.drawings.many_gpus import node_cards, ring_all_reduce
 from flopkit.book.drawings.measuring import interval_of_rounds, warm_up
 from flopkit.book.drawings.models import model_tree, six_flops
 from flopkit.book.drawings.products import bytes_and_flops, dot_product, matrix_product
+from flopkit.book.drawings.recipes import fitted_sequences
 from flopkit.book.drawings.roofs import overlapped_times, roof_lines
 from flopkit.book.drawings.serving import decode_bytes, prefill_and_decode
 from flopkit.book.drawings.six_n import two_errors
@@ -42,6 +43,7 @@ __all__ = [
     "dot_product",
     "engine_batches",
     "five_splits",
+    "fitted_sequences",
     "fused_chain",
     "gradients",
     "inverted_bottleneck",

@@ -1,0 +1,127 @@
+"""The memory of one GPU under recipes of a training step, each with as many sequences as fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flopkit.book.drawings.canvas import Canvas
+from flopkit.book.drawings.drawing import Drawing
+from flopkit.book.drawings.sizes import whole
+from flopkit.book.drawings.titles import model_title
+from flopkit.charts.theme import BLUE, INK, MUTED, ORANGE
+from flopkit.devices import device as find, memory_of
+from flopkit.models import load
+from flopkit.units import count, percent, si
+
+__all__ = ["RECIPES", "Recipe", "fitted_sequences"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a training step keeps: with *chunk*, the loss of so many tokens at a time; with *cheap*, nothing that needs no matmul."""
+
+    title: str
+    recompute: str = "none"
+    cheap: bool = False
+    chunk: int | None = None
+
+    def memory(self, model: Any, seq: int, batch: int, gpus: int) -> dict[str, float]:
+        """Bytes of the states, of the layers, and of ends and loss at their peak, on one of the GPUs that share the states."""
+        size = model.train_memory(seq=seq, batch=batch, recompute=self.recompute)
+        layers = size.layers
+        if self.cheap:
+            layers -= model.layers * sum(each.bytes for each in size.kept if each.name in CHEAP)
+        of_chunk = seq * batch if self.chunk is None else min(self.chunk, seq * batch)
+        ends = size.ends + model.vocab * (
+            2 * 4 * seq * batch - 3 * 4 * (seq * batch - of_chunk)
+        )  # two gradients in fp32
+        return {"states": size.states / gpus, "layers": layers, "loss": max(ends, size.again)}
+
+    def sequences(self, model: Any, seq: int, memory: float, gpus: int) -> int:
+        """How many fit at most."""
+        batch = 0
+        while sum(self.memory(model, seq, batch + 1, gpus).values()) <= memory:
+            batch += 1
+        return batch
+
+
+CHEAP = ("attention, input", "mlp, input", "activated gate", "down, input")
+"""What a layer with a gated MLP keeps and norms and activation function make again."""
+RECIPES = (
+    Recipe("no recompute"),
+    Recipe("loss in chunks", chunk=1024),
+    Recipe("loss in chunks, norms and SwiGLU again", cheap=True, chunk=1024),
+    Recipe("a checkpoint around every layer", recompute="full"),
+    Recipe("a checkpoint around every layer, loss in chunks", recompute="full", chunk=1024),
+)
+COLOURS = {"states": MUTED, "layers": BLUE, "loss": ORANGE}
+WORDS = {"states": "weights, gradients, Adam", "layers": "layers", "loss": "head and loss"}
+LONG, HIGH, ROW = 292.0, 18.0, 46.0  # pixels of the whole memory, of a bar, of a row
+
+
+def fitted_sequences(model: str = "llama-3-8b", device: str = "h100-sxm", gpus: int = 8, seq: int = 8192) -> Drawing:
+    """The memory of a GPU under five recipes, with as many sequences as fit, when several GPUs share the states.
+
+    Parameters
+    ----------
+    model : str, optional
+        A name that `flopkit.load` knows, of a model whose layers have a gated MLP and no experts.
+    device : str, optional
+        A name that `flopkit.device` knows.
+    gpus : int, optional
+        How many share weights, gradients and the optimiser's states, 1 to 64.
+    seq : int, optional
+        Tokens of a sequence, 1,024 to 65,536.
+
+    Raises
+    ------
+    ValueError
+        For other numbers, for a model without a gated MLP, and where not even the states and one sequence fit.
+
+    Examples
+    --------
+    >>> fitted_sequences().title
+    'Chunking the loss turns 4 sequences into 19 under checkpoints; alone it fits no second one'
+    """
+    whole("fitted_sequences", "gpus", gpus, 1, 64)
+    whole("fitted_sequences", "seq", seq, 1024, 65536)
+    found, gpu = load(model), find(device)
+    memory = memory_of(gpu)
+    if {each.name for each in found.train_memory(seq=1).kept}.isdisjoint({"activated gate"}):
+        raise ValueError(f"fitted_sequences(model={model!r}): give a model whose layers have a gated MLP")
+    fit = [recipe.sequences(found, seq, memory, gpus) for recipe in RECIPES]
+    if fit[-1] == 0:
+        raise ValueError(
+            f"fitted_sequences({model!r}, {device!r}, gpus={gpus}, seq={seq}): not one sequence fits; take more GPUs or a shorter one"
+        )
+    canvas = Canvas(len(RECIPES) * ROW + 92)
+    told = []
+    for row, (recipe, most) in enumerate(zip(RECIPES, fit, strict=True)):
+        y, x = row * ROW, 1.0
+        canvas.text(0, y + 9, recipe.title, anchor="start")
+        parts = recipe.memory(found, seq, most, gpus) if most else {"states": found.train_memory(seq=seq).states / gpus}
+        for name, size in parts.items():
+            wide = LONG * size / memory
+            canvas.box(x, y + 20, wide, HIGH, name=f"{name} of {row}", colour=COLOURS[name], fill=0.7, edge=0, round=0)
+            x += wide
+        canvas.text(358, y + 20 + HIGH / 2, count(most), anchor="end", bold=True, size=16, name="fit")
+        used = sum(parts.values()) / memory
+        told.append(f"{recipe.title}: {count(most)} fit, in {percent(used)} of the memory")
+    bottom = len(RECIPES) * ROW
+    canvas.line(1 + LONG, 4, 1 + LONG, bottom, colour=INK, dash=True, name="memory")
+    canvas.text(1 + LONG, bottom + 8, f"{si(memory, 'B')} usable", anchor="end", colour=MUTED)
+    canvas.text(358, bottom + 8, "fit", anchor="end", colour=MUTED)
+    for i, (name, colour) in enumerate(COLOURS.items()):
+        canvas.box(0, bottom + 26 + 20 * i, 14, 14, name="key", colour=colour, fill=0.7, edge=0)
+        shared = f", shared by {gpus} GPUs" if name == "states" and gpus > 1 else ""
+        canvas.text(20, bottom + 33 + 20 * i, WORDS[name] + shared, anchor="start", colour=MUTED)
+    alone, plain, both = fit[1] - fit[0], fit[3], fit[4]
+    title = f"Chunking the loss turns {count(plain)} sequences into {count(both)} under checkpoints"
+    title += f"; alone it fits {'no second one' if fit[:2] == [1, 1] else count(alone) + ' more'}"
+    return Drawing(
+        "fitted-sequences",
+        title,
+        f"The memory of one of {gpus} {gpu.title} that train {model_title(model)}, with as many sequences of {count(seq, 'tokens')} as fit. {'; '.join(told)}.",
+        [canvas],
+    )
