@@ -15,13 +15,12 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from flopkit.counter.work import FREE
-from flopkit.profiling.events import GRAPH
+from flopkit.profiling.events import GRAPH, Span
 from flopkit.profiling.matching import WHOLE, Call, Key, Node, token
 
 __all__ = ["COMPILED", "name_compiled"]
 
 COMPILED = "compiled: "
-GUARDS: Key = ("(torch.compile)", "", "")  # what runs around the graphs: guards and wrappers
 AROUND = re.compile(r"Torch-Compiled Region|TorchDynamo|Pregraph bytecode|AOTDispatcher|\bCompiledFunction|## Call")
 KERNEL = re.compile(r"(?:cpp|triton_[a-z]+)_fused_\w+")
 BACKWARD = ("backward", "recompute")
@@ -40,47 +39,55 @@ class _Region:
         around = self.graphs[0].parent
         return around is not None and "Backward" in around.event.name
 
+    def take(self, other: _Region) -> None:
+        self.graphs += other.graphs
+        self.calls += other.calls
+
     def match_in_any_order(self) -> None:
         """Products that the compiler moved have their sizes to be known by."""
         for node in (each for graph in self.graphs for each in graph.children if each.call is None):
             here = token(node, True)
-            node.call = next(
-                (call for call in self.calls if isinstance(here, tuple) and token(call, True) == here), None
-            )
+            same = (call for call in self.calls if isinstance(here, tuple) and token(call, True) == here)
+            node.call = next(same, None)
             self.calls = [call for call in self.calls if call is not node.call]
 
     def name(self) -> Key | None:
         """Give its kernels their rows, or its graphs where no kernel has an event; the row of all, if it is one."""
         paths = zip(*(call.key[1].split(".") for call in self.calls), strict=False)
         module = ".".join(parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, paths)) or WHOLE
-        phases = Counter(call.key[2] for call in self.calls) or {BACKWARD[0] if self.is_backward else "forward": 1}
-        phase = max(phases, key=lambda each: phases[each])
+        phases = Counter(call.key[2] for call in self.calls) or Counter(
+            [BACKWARD[0] if self.is_backward else "forward"]
+        )
         names = list(dict.fromkeys(call.key[0] for call in self.calls))
         title = " + ".join(names[:SHOWN]) + f" + {len(names) - SHOWN} more" * (len(names) > SHOWN)
         inside = [(node, KERNEL.search(node.event.name)) for graph in self.graphs for node in graph.children]
-        named = [(node, found[0]) for node, found in inside if found] or [
-            (node, title) for node in self.graphs if title
-        ]
-        for node, name in named:
-            node.call = Call((COMPILED + name, module, phase), None, "", False)
-        return (COMPILED + named[0][1], module, phase) if len({name for _, name in named}) == 1 else None
+        kernels = [(node, found[0]) for node, found in inside if found]
+        keys = set()
+        for node, name in kernels or [(node, title) for node in self.graphs if title]:
+            node.call = Call((COMPILED + name, module, phases.most_common(1)[0][0]))
+            keys.add(node.call.key)
+        return keys.pop() if len(keys) == 1 else None
 
 
-def name_compiled(
-    nodes: Sequence[Node], calls: Sequence[Call], steps: Sequence[tuple[float, float]]
-) -> dict[Call, Key]:
+def name_compiled(nodes: Sequence[Node], calls: Sequence[Call], steps: Sequence[Span]) -> dict[Call, Key]:
     """Give compiled graphs, their kernels and what is around them rows; the row that has the work of each call.
 
     Calls between two that are matched, and that are not matched themselves, ran in the compiled graph that ran there.
     """
-    around = Call(GUARDS, None, "", False)
-    for each in nodes:
-        each.owner = around if AROUND.search(each.event.name) else None
+    around = [node for node in nodes if AROUND.search(node.event.name)]
+    guards = Call(("(torch.compile)", "", ""))  # and wrappers: what runs around the graphs
+    for each in around:
+        each.owner = guards
     whose: dict[Call, Key] = {}
     starts, place = [node.event.start for node in nodes], {call: i for i, call in enumerate(calls)}
     matched = {node.call for node in nodes if node.call}
     attention = {call.key for call in matched if call.entry is None}
-    for begin, end in steps if any(node.owner for node in nodes) else ():
+    hidden = [  # calls that may have run in a graph
+        call not in matched and call.key not in attention and not call.is_inside
+        and call.entry is not None and call.entry.work.status != FREE
+        for call in calls
+    ]  # fmt: skip
+    for begin, end in steps if around else ():
         regions: dict[Node, _Region] = {}
         touched: list[Node] = []  # the graphs that ran, if only in part, since the last matched call
         last = -1
@@ -89,23 +96,18 @@ def name_compiled(
             if node is not None and node.event.name.startswith(GRAPH):
                 regions[node] = _Region([node])
                 touched.append(node)
-            call_here = None if node is None else node.call
-            if node is not None and call_here is None:
+            if node is not None and node.call is None:
                 continue
-            at = len(calls) if call_here is None else place[call_here]
-            for call in calls[last + 1 : at]:
-                if call in matched or call.key in attention:
-                    continue
-                is_backward = call.key[2] in BACKWARD
-                ran = list(
-                    dict.fromkeys(regions[graph] for graph in touched if regions[graph].is_backward == is_backward)
-                )
-                if ran and call.entry and call.entry.work.status != FREE and not call.is_inside:
-                    for other in ran[1:]:
-                        ran[0].graphs += other.graphs
-                        ran[0].calls += other.calls
-                        regions.update(dict.fromkeys(other.graphs, ran[0]))
-                    ran[0].calls.append(call)
+            at = place[node.call] if node is not None and node.call is not None else len(calls)
+            for i in (i for i in range(last + 1, at) if hidden[i]):
+                is_backward = calls[i].key[2] in BACKWARD
+                ran = dict.fromkeys(regions[graph] for graph in touched if regions[graph].is_backward == is_backward)
+                if ran:
+                    first, *others = ran
+                    for other in others:
+                        first.take(other)
+                        regions.update(dict.fromkeys(other.graphs, first))
+                    first.calls.append(calls[i])
             if at > last:  # a gradient that is added late comes with the calls of long ago
                 last, touched = at, [graph for graph in touched if node and graph.event.end > node.event.start]
         for region in set(regions.values()):

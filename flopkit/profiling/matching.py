@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from flopkit.counter.breakdown import module_names
 from flopkit.counter.calls import name_of
 from flopkit.counter.ledger import Entry
-from flopkit.profiling.events import GRAPH, Event
+from flopkit.profiling.events import GRAPH, Event, Span
 
 __all__ = ["Call", "Key", "Node", "calls_of", "forest", "match", "own", "shapes", "token"]
 
 Key = tuple[str, str, str]  # operator, module, phase
 WHOLE = "(the model)"
+NO_MODULE = "(no module)"
 ATTENTION = "scaled_dot_product_attention"
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
-ACCUMULATED = ("(no module)", "backward")
 REACH = 40  # operators that are looked at where two sequences part
 
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """One call that the counter saw."""
+    """One call that the counter saw, or a row of what it did not see."""
 
     key: Key  # the row that it belongs to
-    entry: Entry | None  # its work; None where another call has it
-    name: str  # in a trace, such as "aten::mm"; empty where no operator ran
-    is_inside: bool  # of an operator that the counter opened
+    entry: Entry | None = None  # its work; None where another call has it
+    name: str = ""  # in a trace, such as "aten::mm"; empty where no operator ran
+    is_inside: bool = False  # of an operator that the counter opened
 
 
 @dataclass(eq=False, slots=True)
@@ -39,9 +39,7 @@ class Node:
     parent: Node | None
     children: list[Node] = field(default_factory=list)
     call: Call | None = None  # of the counter, that it is
-    owner: Call | None = (
-        None  # whose row its own time belongs to: itself, what is around it, or the longest inside of it
-    )
+    owner: Call | None = None  # whose row has its own time: itself, what is around it, or the longest inside of it
 
 
 def calls_of(report: Any) -> list[Call]:
@@ -53,13 +51,12 @@ def calls_of(report: Any) -> list[Call]:
     found: list[Call] = []
     for entry, where, is_inside in report.order:
         module, name = names[where.path] or WHOLE, "" if entry.func is None else name_of(entry.func)
+        key = (ATTENTION, module, where.phase)
         if name.startswith("profiler::"):
             continue
         if not where.in_attention:
             found.append(Call((entry.op, module, where.phase), entry, name, is_inside))
-            continue
-        key = (ATTENTION, module, where.phase)
-        if where.phase == "backward":
+        elif where.phase == "backward":
             found.append(Call(key, None, name, is_inside))
         elif not (found and found[-1].key == key and found[-1].entry is None):
             found.append(Call(key, None, f"aten::{ATTENTION}", is_inside))
@@ -90,53 +87,61 @@ def forest(events: Iterable[Event]) -> list[Node]:
     return found
 
 
-def match(nodes: Sequence[Node], calls: Sequence[Call], steps: Sequence[tuple[float, float]]) -> None:
+def match(nodes: Sequence[Node], calls: Sequence[Call], steps: Sequence[Span]) -> None:
     """Give each operator of a trace the call that it is.
 
     Of the operators of a step those are compared whose name the counter knows, the outermost of each branch: what they call the
     counter has not seen, nor what calls them (``aten::linear`` around ``aten::addmm``).
     """
     wanted = [call for call in calls if call.name]
-    names = {_plain(call.name) for call in wanted}
-    known: set[Node] = set()  # and what is below them
-    by_step: list[list[Node]] = [[] for _ in steps]
-    place = 0
-    for node in nodes:
-        while place < len(steps) - 1 and node.event.start >= steps[place][1]:
-            place += 1
-        if node.parent in known:
-            known.add(node)
-        elif node.event.kind == "operator" and _plain(node.event.name) in names:
-            known.add(node)
-            if steps[place][0] <= node.event.start < steps[place][1]:
-                by_step[place].append(node)
     compiled = any(node.event.name.startswith((GRAPH, "CompiledFunction")) for node in nodes)
     shaped = compiled and any("Input Dims" in (node.event.source.get("args") or {}) for node in nodes)
     seen: dict[Any, list[tuple[int, Call]]] = {}
-    for found in by_step:
+    for found in _by_step(nodes, {_plain(call.name) for call in wanted}, steps):
         theirs = [token(node, shaped) for node in found]
         # Other code adds up gradients as they come, compiled code at its end.
-        late = [
-            compiled and node.parent is not None and node.parent.event.name.endswith("AccumulateGrad") for node in found
-        ]
+        late = [compiled and node.parent is not None and node.parent.event.name.endswith("AccumulateGrad") for node in found]  # fmt: skip
         key = (*theirs, *late)
         if key not in seen:
             seen[key], left = [], wanted
             for part in (False, True):
                 places = [j for j, is_late in enumerate(late) if is_late == part]
                 there = [theirs[j] for j in places]
-                known_there = set(there)
-                ours = [
-                    call
-                    for call in left
-                    if token(call, shaped) in known_there and part <= (call.key[1:] == ACCUMULATED)
-                ]
+                known = set(there)
+                ours = [call for call in left if token(call, shaped) in known and part <= (call.key[1:] == (NO_MODULE, "backward"))]  # fmt: skip
                 pairs = align([token(call, shaped) for call in ours], there)
                 seen[key] += [(places[j], ours[i]) for i, j in pairs]
                 taken = {ours[i] for i, _ in pairs}
                 left = [call for call in left if call not in taken]
         for j, call in seen[key]:
             found[j].call = call
+        _end_recomputing(found)
+
+
+def _by_step(nodes: Sequence[Node], names: set[str], steps: Sequence[Span]) -> list[list[Node]]:
+    """The outermost operators of these names, step by step."""
+    inside: set[Node] = set()  # those found, and what is below them
+    found: list[list[Node]] = [[] for _ in steps]
+    place = 0
+    for node in nodes:
+        while place < len(steps) - 1 and node.event.start >= steps[place][1]:
+            place += 1
+        if node.parent in inside:
+            inside.add(node)
+        elif node.event.kind == "operator" and _plain(node.event.name) in names:
+            inside.add(node)
+            if steps[place][0] <= node.event.start < steps[place][1]:
+                found[place].append(node)
+    return found
+
+
+def _end_recomputing(found: Sequence[Node]) -> None:
+    """What a checkpoint computes again ends with an exception, within an operator that the counter does not see."""
+    last: Call | None = None
+    for node in found:
+        if node.call is None and last is not None and last.key[2] == "recompute":
+            node.owner = Call((node.event.name.split("::")[-1], NO_MODULE, "recompute"))
+        last = node.call
 
 
 def token(what: Node | Call, shaped: bool) -> Any:
@@ -154,14 +159,12 @@ def shapes(entry: Entry) -> list[tuple[int, ...]]:
     """The shapes of a call's tensors, in order; none of a view, of which the counter keeps no key."""
     import torch
 
-    def walk(part: Any) -> Iterator[tuple[int, ...]]:
+    def walk(part: Any) -> list[tuple[int, ...]]:
         if isinstance(part, torch.Size):
-            yield tuple(part)
-        elif isinstance(part, tuple):
-            for each in part:
-                yield from walk(each)
+            return [tuple(part)]
+        return [shape for each in part for shape in walk(each)] if isinstance(part, tuple) else []
 
-    return list(walk(entry.key))
+    return walk(entry.key)
 
 
 def _plain(name: str) -> str:
@@ -169,7 +172,7 @@ def _plain(name: str) -> str:
 
     Compiled code calls a kernel of attention without the operator around it.
     """
-    if name.startswith(f"aten::_{ATTENTION.removesuffix('_attention')}") and not name.endswith("_backward"):
+    if name.startswith("aten::_scaled_dot_product") and not name.endswith("_backward"):
         return f"aten::{ATTENTION}"
     return name.rstrip("_")
 
@@ -183,28 +186,24 @@ def align(ours: Sequence[Any], theirs: Sequence[Any]) -> list[tuple[int, int]]:
     """
     pairs, i, j = [], 0, 0
     while i < len(ours) and j < len(theirs):
-        if ours[i] != theirs[j]:
-            di, dj = _apart(ours, theirs, i, j)
-            i, j = i + di, j + dj
-            continue
-        pairs.append((i, j))
-        i, j = i + 1, j + 1
+        if ours[i] == theirs[j]:
+            pairs.append((i, j))
+            i, j = i + 1, j + 1
+        else:
+            a, b = _apart(ours[i : i + REACH], theirs[j : j + REACH])
+            i, j = i + a, j + b
     return pairs
 
 
-def _apart(ours: Sequence[Any], theirs: Sequence[Any], i: int, j: int) -> tuple[int, int]:
-    """How many to pass over on either side, from two places that differ, so that most of what follows agrees."""
-    mine, others = ours[i : i + REACH], theirs[j : j + REACH]
+def _apart(mine: Sequence[Any], others: Sequence[Any]) -> tuple[int, int]:
+    """How many to pass over on either side, of two sequences that begin differently, so that most of what follows agrees."""
     common = [[0] * (len(others) + 1) for _ in range(len(mine) + 1)]  # of what is left of both
     for a in reversed(range(len(mine))):
         for b in reversed(range(len(others))):
             common[a][b] = 1 + common[a + 1][b + 1] if mine[a] == others[b] else max(common[a + 1][b], common[a][b + 1])
     a = b = 0
     while a < len(mine) and b < len(others) and mine[a] != others[b]:
-        if common[a + 1][b] >= common[a][b + 1]:
-            a += 1
-        else:
-            b += 1
+        a, b = (a + 1, b) if common[a + 1][b] >= common[a][b + 1] else (a, b + 1)
     return (a, b) if common[0][0] else (len(mine), len(others))
 
 
@@ -214,9 +213,8 @@ def own(nodes: Sequence[Node]) -> None:
         node.owner = node.call or node.owner or (node.parent.owner if node.parent else None)
     longest: dict[Node, tuple[float, Call]] = {}
     for node in reversed(nodes):
-        around = node.parent
         best = (node.event.end - node.event.start, node.call) if node.call else longest.get(node)
-        if node.owner is None and best:
+        if best and node.owner is None:
             node.owner = best[1]
-        if around is not None and best and best[0] > longest.get(around, (-1.0,))[0]:
-            longest[around] = best
+        if best and node.parent and best[0] > longest.get(node.parent, (-1.0,))[0]:
+            longest[node.parent] = best

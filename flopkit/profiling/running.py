@@ -47,13 +47,14 @@ def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None
     TypeError
         If *fn* cannot be called or only makes a generator or a coroutine, or the budget is no number.
     ValueError
-        For a budget that is not positive, a function that runs no operator, runs all in threads of its own, or communicates
-        with other ranks, while another of torch's profilers runs, and for whatever `flopkit.measure` refuses.
+        For a budget that is not positive, a function that runs no operator, or communicates with other ranks, while another of torch's
+        profilers runs, for whatever `flopkit.measure` refuses, and where an old torch sees nothing of a function that runs all in threads.
 
     Notes
     -----
     Profiling lengthens a step, the more the shorter its operators: `flopkit.profiling.Profile.overhead` says by how much. Short rows are too long by a
     microsecond or two a call. The step is called a few times for each of the three; what it changes, such as weights, changes each time.
+    What it runs in threads of its own is seen; operators that run at once share the time.
 
     Functions that were compiled run uncompiled while they are counted. What torch.compile made of them has rows of its own:
     ``compiled: add + relu`` is what it fused, named by the operators that left no event. It has their FLOPs but no bytes,
@@ -120,6 +121,16 @@ def _check_alone(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         )
 
 
+def _all_threads() -> Any:
+    """What makes the profiler see the threads that a program starts; None in a torch that cannot."""
+    from torch._C._profiler import _ExperimentalConfig
+
+    try:
+        return _ExperimentalConfig(profile_all_threads=True)
+    except TypeError:
+        return None
+
+
 def _traced(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], steps: int, record_shapes: bool = False
 ) -> Trace:
@@ -131,17 +142,19 @@ def _traced(
     on_gpu = cuda.is_available() and cuda.is_initialized()
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
     run = arguments.rotating(fn, arguments.copies((args, kwargs), arguments.place(arguments.tensors(args, kwargs))))
-    prof: Any = torch.profiler.profile(activities=kinds, record_shapes=record_shapes)
+    prof: Any = torch.profiler.profile(
+        activities=kinds, record_shapes=record_shapes, experimental_config=_all_threads()
+    )
     with _unheard():
         prof.__enter__()
     try:
         run()  # the first event of all takes the profiler milliseconds
         if not _profiler_runs():
             raise ValueError(f"fn={_name(fn)}: it runs torch's profiler, and only one can run; take it out of the step")
-        if on_gpu:
-            cuda.synchronize()
         with _marked_iterators():
             for step in range(steps):
+                if on_gpu:
+                    cuda.synchronize()
                 with record_function(f"{STEP}{step}"):
                     run()
                     if on_gpu:
@@ -155,10 +168,8 @@ def _traced(
         try:
             return read_trace(file)
         except ValueError:
-            raise ValueError(
-                f"fn={_name(fn)}: its operators ran in threads that it started, which torch's profiler does not see; "
-                "run them in the thread that calls it"
-            ) from None
+            why = "the profiler saw none of its operators: they run in threads, which this version of torch does not show, or only the first time"
+            raise ValueError(f"fn={_name(fn)}: {why}") from None
 
 
 @contextlib.contextmanager
@@ -188,17 +199,14 @@ def _unheard() -> Iterator[None]:
     except OSError:  # there is none
         yield
         return
-    with tempfile.TemporaryFile() as said:
+    with os.fdopen(kept, "wb", 0) as heard, tempfile.TemporaryFile() as said:
         os.dup2(said.fileno(), 2)
         try:
             yield
         finally:
             os.dup2(kept, 2)
-            os.close(kept)
             said.seek(0)
-            for line in said:
-                if not line.startswith(b"USDT:"):
-                    os.write(2, line)
+            heard.writelines(line for line in said if not line.startswith(b"USDT:"))
 
 
 def _causal_masks() -> Any:
@@ -206,24 +214,21 @@ def _causal_masks() -> Any:
     import torch
     from torch.overrides import TorchFunctionMode
 
+    def is_causal(mask: Any) -> bool:
+        if not isinstance(mask, torch.Tensor) or mask.device.type == "meta" or mask.dim() < 2:
+            return False
+        lower = torch.ones(mask.shape[-2:], dtype=torch.bool, device=mask.device).tril()
+        if mask.dtype is torch.bool:
+            return bool((mask == lower).all())
+        hidden = mask.isneginf() | (mask <= torch.finfo(mask.dtype).min)
+        return bool(((mask == 0) == lower).all()) and bool((hidden == ~lower).all())
+
     class Masks(TorchFunctionMode):
         found = 0
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if func is torch.nn.functional.scaled_dot_product_attention:
-                mask = (kwargs or {}).get("attn_mask", args[3] if len(args) > 3 else None)
-                self.found += isinstance(mask, torch.Tensor) and _is_causal(mask)
+                self.found += is_causal((kwargs or {}).get("attn_mask", args[3] if len(args) > 3 else None))
             return func(*args, **(kwargs or {}))
 
     return Masks()
-
-
-def _is_causal(mask: Any) -> bool:
-    import torch
-
-    if mask.device.type == "meta" or mask.dim() < 2:
-        return False
-    visible = mask if mask.dtype is torch.bool else mask == 0
-    hidden = ~mask if mask.dtype is torch.bool else mask.isneginf() | (mask <= torch.finfo(mask.dtype).min)
-    lower = torch.ones(mask.shape[-2:], dtype=torch.bool, device=mask.device).tril()
-    return bool((visible == lower).all()) and bool((hidden == ~lower).all())
