@@ -154,11 +154,11 @@ def _precision(seen: _Seen) -> Iterator[Advice]:
     least, keys = 0.0, []
     for key, row in seen.rows.items():
         formats = {entry.work.dtype for entry in seen.joined.rows[key].entries if entry.work.status == COUNTED}
-        if row["bound"] in ("compute", "both") and formats == {"float32"}:
+        if row["bound"] in ("compute", "both") and formats == {"float32"} and not key[0].startswith("_fft"):
             keys.append(key)
             moved = 0 if seen.fits(row["bytes"], row["launches"]) else row["bytes"] / 2
             bound = bound_by(row["flops"], moved, device.peak(best or "fp32"), device.bandwidth)
-            least += 0.0 if beats(row) else float(bound.seconds)
+            least += float(bound.seconds) / max(1.0, row["of_roof"])
     if keys and best and faster[best] > 1:
         ways = ['torch.set_float32_matmul_precision("high"), which takes tf32'] * (faster.get("tf32", 0) > 1)
         yield Advice("lower precision", seen.gain(keys, least, host=False), " or ".join([*ways, "torch.autocast with bfloat16"]),

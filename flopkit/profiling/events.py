@@ -119,7 +119,7 @@ def read_trace(path: Any) -> Trace:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise refusal(f"an event without a name, a start or a duration ({error!r})") from None
     if not any(each.kind == "operator" for each in events):
-        raise refusal("a trace without operators; profile with ProfilerActivity.CPU, and")
+        raise refusal("a trace without operators, which are those of ProfilerActivity.CPU")
     trace = Trace(sorted(events, key=lambda each: (each.start, -each.end)), card, contents)
     if any(start >= end for start, end in trace.steps):
         raise refusal("a step takes no time")

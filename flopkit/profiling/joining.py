@@ -102,18 +102,15 @@ def join(trace: Trace, report: Any) -> Joined:
 
     pieces = _on_device(trace.events, nodes) if on_gpu else [*_on_host(nodes), *_by_gloo(trace.gloo, nodes)]
     quiet = _share(pieces, steps, row)
-    strangers: dict[str, tuple[float, float]] = {}
+    strangers: defaultdict[str, Counter[int]] = defaultdict(Counter)  # seconds of each event, which is in pieces
     kernels: defaultdict[str, float] = defaultdict(float)
-    met: set[int] = set()  # an operator is in pieces
     for piece in (piece for piece in pieces if _inside(piece.start, steps)):
         name, length = piece.event.name, (piece.end - piece.start) / count
         if on_gpu:
             row(piece.key).launches += 1
             kernels[name] += length
         if piece.key == NOT_JOINED:
-            seconds, number = strangers.get(name, (0.0, 0.0))
-            strangers[name] = seconds + length, number + (id(piece.event) not in met) / count
-            met.add(id(piece.event))
+            strangers[name][id(piece.event)] += length  # type: ignore[assignment]
     ran = Counter(node.call for node in nodes if node.call)
     for call, times in ran.items():
         row(call.key).launches += 0 if on_gpu else times
@@ -128,7 +125,8 @@ def join(trace: Trace, report: Any) -> Joined:
     loaded = sum(max(0.0, min(end, to) - max(start, at)) for start, end in steps for at, to in trace.loading) / count
     uneven = sum(0 < ran[call] < count for call in calls)
     took = [end - start for start, end in steps]
-    return Joined(rows, took, gaps, strangers, kernels, owners, on_gpu, uneven, loaded)
+    strange = {name: (sum(took.values()), len(took) / count) for name, took in strangers.items()}
+    return Joined(rows, took, gaps, strange, kernels, owners, on_gpu, uneven, loaded)
 
 
 def _enter_work(row: Any, calls: Sequence[Call], matched: Container[Call], compiled: dict[Call, Key]) -> None:
