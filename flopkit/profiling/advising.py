@@ -120,7 +120,7 @@ def _fuse(seen: _Seen) -> Iterator[Advice]:
         size = (max(map(math.prod, found)), call.key[2]) if found else None
         if size is not None:
             chains += [[]] * (size != last)
-            chains[-1] = [*chains[-1], call]
+            chains[-1].append(call)
         last = size
     if chains := [chain for chain in chains if len(chain) > 1]:
         moved = [[call.entry.work.bytes for call in chain] for chain in chains]
@@ -208,10 +208,7 @@ def _launches(seen: _Seen) -> Iterator[Advice]:
     why = f"{calls} a step with little to do but to find the way to the kernel"
     if seen.joined.on_gpu:
         late = [gap for gap in seen.late if gap.reason == "host-bound" and gap.key and gap.key[2] != "optimizer"]
-        ways, gain = (
-            'a CUDA graph, or torch.compile(mode="reduce-overhead")',
-            sum(gap.seconds for gap in late) / seen.steps,
-        )
+        ways, gain = 'a CUDA graph, or torch.compile(mode="reduce-overhead")', sum(gap.seconds for gap in late) / seen.steps  # fmt: skip
         why = f"waits of the device for the next launch, in a step: {len(late) / seen.steps:,.3g}"
         keys = [gap.key for gap in late if gap.key]
     if keys and gain >= LAUNCHING * seen.profile.seconds:
@@ -251,15 +248,16 @@ def _math(seen: _Seen) -> Iterator[Advice]:
             and any(entry.work.kernel.startswith("math") for entry in row.entries)}  # fmt: skip
     by_hand: set[str] = set()
     begun: list[Key] = []  # since the last product with weights
-    for name, module, phase in (call.key for call in seen.calls if call.entry is not None and call.key[2] == "forward"):
-        names = [key[0] for key in begun if key[1] == module]
-        scores = next((i for i, each in enumerate(names) if each in ("bmm", "baddbmm")), len(names))
-        begun.append((name, module, phase))
-        if name in ("bmm", "baddbmm") and "_softmax" in names[scores:]:
-            keys |= set(begun)
-            by_hand.add(module)
-            begun = []
-        elif name in WEIGHTED:
+    for key in (call.key for call in seen.calls if call.entry is not None and call.key[2] == "forward"):
+        begun.append(key)
+        if key[0] in ("bmm", "baddbmm"):
+            names = [name for name, module, _ in begun if module == key[1]]
+            scores = next(i for i, name in enumerate(names) if name in ("bmm", "baddbmm"))
+            if "_softmax" in names[scores:]:
+                keys |= set(begun)
+                by_hand.add(key[1])
+                begun = []
+        elif key[0] in WEIGHTED:
             begun = []
     keys |= {key for key in seen.rows if key[1] in by_hand and key[2] == "backward" and key[0] not in ("mm", "addmm")}
     if keys:

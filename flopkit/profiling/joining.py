@@ -102,7 +102,7 @@ def join(trace: Trace, report: Any) -> Joined:
 
     pieces = _on_device(trace.events, nodes) if on_gpu else [*_on_host(nodes), *_by_gloo(trace.gloo, nodes)]
     quiet = _share(pieces, steps, row)
-    strangers: defaultdict[str, Counter[int]] = defaultdict(Counter)  # seconds of each event, which is in pieces
+    strangers: defaultdict[str, Any] = defaultdict(Counter)  # seconds of each event, which is in pieces
     kernels: defaultdict[str, float] = defaultdict(float)
     for piece in (piece for piece in pieces if _inside(piece.start, steps)):
         name, length = piece.event.name, (piece.end - piece.start) / count
@@ -110,7 +110,7 @@ def join(trace: Trace, report: Any) -> Joined:
             row(piece.key).launches += 1
             kernels[name] += length
         if piece.key == NOT_JOINED:
-            strangers[name][id(piece.event)] += length  # type: ignore[assignment]
+            strangers[name][id(piece.event)] += length
     ran = Counter(node.call for node in nodes if node.call)
     for call, times in ran.items():
         row(call.key).launches += 0 if on_gpu else times

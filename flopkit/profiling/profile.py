@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from flopkit import devices, units
 from flopkit.counter.breakdown import check_depth
+from flopkit.dtypes import format_of
 from flopkit.measuring.measurement import Measurement
 from flopkit.measuring.protocol import interval
 from flopkit.profiling.events import Trace, read_trace
 from flopkit.profiling.joining import NOT_JOINED, Joined, join
 from flopkit.profiling.matching import WHOLE, Key
-from flopkit.profiling.rows import COLUMNS, FORMATS, MARKS, beats, compared, grouped, key_of, main_roof, rows_of, saving
+from flopkit.profiling.rows import COLUMNS, FORMATS, MARKS, beats, compared, flops_of, grouped, key_of, rows_of
+from flopkit.rooflines import roofline
 from flopkit.tables import Table, as_html
 
 __all__ = ["Profile"]
@@ -50,7 +53,7 @@ class Profile:
         beaten = sum(beats(row) for row in self.rows)
         for number, note in (
             (self.joined.uneven, f"the steps differ: {units.count(self.joined.uneven, 'operators')} of the counted one ran in some of them only; their rates are too high"),
-            (unseen, f"{units.si(unseen, 'FLOPs')} of the count have no seconds: the profiler did not see what ran them, such as threads, or the trace is another program's"),
+            (unseen and not trace.is_compiled, f"{units.si(unseen, 'FLOPs')} of the count have no seconds: the profiler did not see what ran them, such as threads, or the trace is another program's"),
             (beaten, f"{units.count(beaten, 'rows')} faster than the roof: caches serve their bytes, or the roof is another device's, or was measured while other programs ran: fk.ceilings() measures it anew"),
         ):  # fmt: skip
             self.notes += [note] * bool(number)
@@ -99,8 +102,6 @@ class Profile:
         kept = self.trace, self.report, self.plain
         return Profile(*kept, device=device, dtype=dtype, causal_masks=self.causal_masks, _joined=self.joined)
 
-    # -- the step -----------------------------------------------------------------------------------------------
-
     @property
     def seconds(self) -> float:
         """Mean seconds of a step under the profiler."""
@@ -128,8 +129,6 @@ class Profile:
         busy = self.seconds - self.idle
         lost = sum(row["seconds"] for row in self.rows if key_of(row) == NOT_JOINED)
         return 1 - lost / busy if busy else 1.0
-
-    # -- rows ---------------------------------------------------------------------------------------------------
 
     def table(self) -> Table:
         """One row for each operator, module and phase, the most seconds first.
@@ -197,10 +196,10 @@ class Profile:
         """
         rows, first = [], self.trace.events[0].start
         for gap in sorted(self.joined.gaps, key=lambda gap: -gap.seconds)[:most]:
-            row = {**gap._asdict(), "start": gap.start - first, "module": gap.key[1] if gap.key else ""}
-            rows.append({name: row[name] for name in ("start", "seconds", "step", "reason", "before", "after", "module", "during")})  # fmt: skip
+            rows.append({**gap._asdict(), "start": gap.start - first, "module": gap.key[1] if gap.key else ""})
+        columns = ["start", "seconds", "step", "reason", "before", "after", "module", "during"]
         caption = f"the longest {len(rows)} of {len(self.joined.gaps)} stretches in which nothing ran"
-        return Table(rows, caption=caption, formats={name: FORMATS[name] for name in ("start", "seconds")})
+        return Table(rows, caption=caption, formats=FORMATS, columns=columns)
 
     def communication(self) -> Table:
         """The rows that communicate: seconds in which they did, those of them *exposed*, and those *hidden* behind other work.
@@ -213,19 +212,14 @@ class Profile:
         A collective of gloo belongs to the operator that asked for it, in their order; where their numbers differ it is ``(not joined)``.
         Collectives of other back ends on a CPU leave no events in a trace.
         """
-        rows = []
-        for row in (row for row in self.rows if row["communication"]):
-            sent, hidden = row["communication"], row["hidden"]
-            rows.append(
-                {**{name: row[name] for name in MARKS}, "seconds": sent, "exposed": sent - hidden, "hidden": hidden}
-            )
-        return Table(rows, caption="communication", formats=FORMATS)
+        rows = [{**row, "seconds": row["communication"], "exposed": row["communication"] - row["hidden"]}
+                for row in self.rows if row["communication"]]  # fmt: skip
+        return Table(rows, caption="communication", formats=FORMATS, columns=[*MARKS, "seconds", "exposed", "hidden"])
 
     def not_joined(self) -> Table:
-        """What the trace shows and the counter did not see, by its name in the trace: a CUDA graph's kernels, the engine. Seconds and number of a mean step."""
-        ranked = sorted(self.joined.strangers.items(), key=lambda item: -item[1][0])
-        rows = [{"name": name, "seconds": seconds, "number": number} for name, (seconds, number) in ranked]
-        return Table(rows, caption="not joined, in a step", formats=FORMATS)
+        """What the trace shows and the counter did not see in a mean step, by its name in the trace: a CUDA graph's kernels, the engine."""
+        rows = [{"name": name, "seconds": seconds, "number": number} for name, (seconds, number) in self.joined.strangers.items()]  # fmt: skip
+        return Table(sorted(rows, key=lambda row: -row["seconds"]), caption="not joined, in a step", formats=FORMATS)
 
     def advice(self) -> Table:
         """What could be changed, the most that each can gain, and the rows that say so.
@@ -270,14 +264,8 @@ class Profile:
             raise ValueError(f"after ran on {theirs}, before on {mine}: pass two profiles of one device")
         if min(len(self.joined.steps), len(after.joined.steps)) < 2:
             raise ValueError("a profile of 1 step has no interval: give each profile several steps")
-        rows = compared(self.joined, after.joined)
-        if self.plain and after.plain:
-            half = math.hypot(*(each.seconds_ci[1] - each.seconds for each in (self.plain, after.plain)))
-            saved = saving(self.plain.seconds, after.plain.seconds, half)
-            rows.insert(1, {"operator": "(without the profiler)", "phase": "", **saved})
-        return Table(rows, caption="before and after, seconds a step with 95 % intervals", formats=FORMATS)
-
-    # -- elsewhere ----------------------------------------------------------------------------------------------
+        caption = "before and after, seconds a step with 95 % intervals"
+        return Table(compared(self, after), caption=caption, formats=FORMATS)
 
     def to_frame(self) -> Any:
         """`table` as a data frame of pandas or polars: see `flopkit.tables.Table.to_frame`."""
@@ -343,11 +331,15 @@ class Profile:
         more = f" (the first {most} of {len(table)})" if len(table) > most else ""
         return Table(table.rows[:most], caption=table.caption + more, formats=FORMATS, columns=table.columns)
 
-    # -- how it comes about -------------------------------------------------------------------------------------
-
     def roof(self) -> tuple[float, float]:
         """Bandwidth of the device, and its peak in the number format with the most FLOPs."""
-        return main_roof(self.joined, self.report, self.device, self.dtype)
+        flops: Counter[str] = Counter()
+        for entry in (entry for row in self.joined.rows.values() for entry in row.entries):
+            flops[format_of(entry.work.dtype)] += flops_of(self.report, [entry])
+        device = devices.device(self.device) if isinstance(self.device, str) else self.device
+        mode = self.dtype or devices.fastest_mode(device, flops.most_common(1)[0][0])
+        at_ridge = roofline(SimpleNamespace(flops=1, bytes=1), device, mode)
+        return float(at_ridge.bandwidth), float(at_ridge.peak)
 
     @cached_property
     def device_name(self) -> str:

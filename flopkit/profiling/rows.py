@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
-from flopkit import devices, units
+from flopkit import units
 from flopkit.counter.breakdown import FORMATS as OF_COUNTS
 from flopkit.counter.work import UNKNOWN
 from flopkit.dtypes import format_of
@@ -18,9 +16,9 @@ from flopkit.measuring.protocol import interval
 from flopkit.profiling.compiled import COMPILED
 from flopkit.profiling.joining import Joined
 from flopkit.profiling.matching import Key
-from flopkit.rooflines import Calls, program_bound, roofline
+from flopkit.rooflines import Calls, program_bound
 
-__all__ = ["beats", "compared", "grouped", "key_of", "main_roof", "rows_of", "saving"]
+__all__ = ["beats", "compared", "flops_of", "grouped", "key_of", "rows_of"]
 
 SMALL = {"bytes": 2**16, "flops": 2**20}  # of a call on a CPU: with less, most of its time is the way to the kernel
 AT_ROOF = 0.8  # of the roof: what sits there has nothing to gain
@@ -58,7 +56,7 @@ def rows_of(joined: Joined, report: Any, device: Any, dtype: Any) -> Rows:
             Calls(key[0], str(place), 1, format_of(entry.work.dtype) if flops else "", flops, _bytes(key, [entry]) or 0, entry.work.status != UNKNOWN)
             for place, key in enumerate(keys)
             for entry in joined.rows[key].entries
-            for flops in (_flops(report, [entry]),)
+            for flops in (flops_of(report, [entry]),)
         ]  # fmt: skip
         places = [str(place) for place in range(len(keys))]  # each row is a phase to the bound, which adds up by phase
         bound = program_bound(calls, device, dtype, phases=places, convention=report.convention)
@@ -67,7 +65,7 @@ def rows_of(joined: Joined, report: Any, device: Any, dtype: Any) -> Rows:
     for key, row in joined.rows.items():
         least = bounds.get(key, {})
         found.append({
-            **dict(zip(MARKS, key, strict=True)), "seconds": statistics.fmean(row.seconds), "flops": _flops(report, row.entries),
+            **dict(zip(MARKS, key, strict=True)), "seconds": statistics.fmean(row.seconds), "flops": flops_of(report, row.entries),
             "bytes": _bytes(key, row.entries), "launches": row.launches / len(row.seconds), "waited": row.waited,
             "least": least.get("seconds"), "at_peak": least.get("at_peak"), "communication": row.communication, "hidden": row.hidden,
             "roof": "" if key[0].startswith(COMPILED) else least.get("bound", ""),
@@ -116,22 +114,12 @@ def _bytes(key: Key, entries: Iterable[Any]) -> int | None:
     return None if key[0].startswith(COMPILED) else sum(entry.work.bytes for entry in entries)
 
 
-def _flops(report: Any, entries: Iterable[Any]) -> Any:
+def flops_of(report: Any, entries: Iterable[Any]) -> Any:
+    """What calls executed, under the report's convention."""
     return sum(report.convention.flops(macs) for entry in entries for macs in entry.work.carried_out)
 
 
-def main_roof(joined: Joined, report: Any, device: Any, dtype: Any) -> tuple[float, float]:
-    """Bandwidth of the device, and its peak in the number format with the most FLOPs."""
-    flops: Counter[str] = Counter()
-    for entry in (entry for row in joined.rows.values() for entry in row.entries):
-        flops[format_of(entry.work.dtype)] += _flops(report, [entry])
-    named = devices.device(device) if isinstance(device, str) else device
-    mode = dtype or devices.fastest_mode(named, flops.most_common(1)[0][0])
-    at_ridge = roofline(SimpleNamespace(flops=1, bytes=1), named, mode)
-    return float(at_ridge.bandwidth), float(at_ridge.peak)
-
-
-def compared(before: Joined, after: Joined) -> Rows:
+def compared(before: Any, after: Any) -> Rows:
     """Seconds of the step and of each operator and phase before and after, what was saved, and its 95 % interval."""
 
     def by_step(joined: Joined) -> dict[tuple[str, str], Sequence[float]]:
@@ -141,18 +129,18 @@ def compared(before: Joined, after: Joined) -> Rows:
             found[operator, phase] = [a + b for a, b in zip(others, row.seconds, strict=True)]
         return found
 
-    mine, theirs = by_step(before), by_step(after)
+    def row(operator: str, phase: str, a: float, b: float, half: float) -> dict[str, Any]:
+        verdict = "faster" if a - b > half else "slower" if b - a > half else "no difference seen"
+        return {"operator": operator, "phase": phase, "before": a, "after": b, "saved": a - b,
+                "low": a - b - half, "high": a - b + half, "verdict": verdict}  # fmt: skip
+
+    mine, theirs = by_step(before.joined), by_step(after.joined)
     rows: Rows = []
-    for operator, phase in dict.fromkeys([*mine, *theirs]):
-        a = mine.get((operator, phase), [0.0] * len(before.steps))
-        b = theirs.get((operator, phase), [0.0] * len(after.steps))
-        means = statistics.fmean(a), statistics.fmean(b)
-        rows.append({"operator": operator, "phase": phase, **saving(*means, math.hypot(interval(a), interval(b)))})
-    return [rows[0], *sorted(rows[1:], key=lambda row: -abs(row["saved"]))]
-
-
-def saving(before: float, after: float, half: float) -> dict[str, Any]:
-    """What was saved, give or take *half*, in seconds, and in words."""
-    saved = before - after
-    verdict = "faster" if saved > half else "slower" if saved < -half else "no difference seen"
-    return {"before": before, "after": after, "saved": saved, "low": saved - half, "high": saved + half, "verdict": verdict}  # fmt: skip
+    for place in dict.fromkeys([*mine, *theirs]):
+        a, b = (seconds.get(place, [0.0] * len(seconds["(the step)", ""])) for seconds in (mine, theirs))
+        rows.append(row(*place, statistics.fmean(a), statistics.fmean(b), math.hypot(interval(a), interval(b))))
+    rows[1:] = sorted(rows[1:], key=lambda row: -abs(row["saved"]))
+    if before.plain and after.plain:
+        half = math.hypot(*(each.plain.seconds_ci[1] - each.plain.seconds for each in (before, after)))
+        rows.insert(1, row("(without the profiler)", "", before.plain.seconds, after.plain.seconds, half))
+    return rows

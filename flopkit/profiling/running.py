@@ -178,13 +178,8 @@ def _marked_iterators() -> Iterator[None]:
     from torch.profiler import record_function
     from torch.utils.data import DataLoader
 
-    plain = DataLoader.__iter__
-
-    def marked(self: Any) -> Any:
-        with record_function(f"{LOADER}#__iter__"):
-            return plain(self)
-
-    DataLoader.__iter__ = marked  # type: ignore[method-assign]
+    plain: Any = DataLoader.__iter__
+    DataLoader.__iter__ = record_function(f"{LOADER}#__iter__")(plain)  # type: ignore[method-assign]
     try:
         yield
     finally:
