@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 from flopkit.counter.ledger import Entry
 from flopkit.counter.work import FREE, UNKNOWN
-from flopkit.profiling.compiled import name_compiled
 from flopkit.profiling.events import ON_DEVICE, Event, Span, Trace
-from flopkit.profiling.matching import Call, Key, Node, calls_of, forest, match, own
+from flopkit.profiling.matching import Call, Key, Node, calls_of, forest, match, name_compiled, own
 
 __all__ = ["LOADING", "NOT_JOINED", "Gap", "Joined", "Row", "join"]
 

@@ -1,17 +1,27 @@
-"""Which call of the counter each operator of a trace is: matched by name, in order, step by step."""
+"""Which call of the counter each operator of a trace is: matched by name, in order, step by step; and what torch.compile made kernels of.
+
+A trace has one event for each call of a compiled graph and, inside of it, the operators that the compiler left as they
+were. The kernels that it generated are the rest of that event: on a CPU they have events of their own only if
+``torch._inductor.config.cpp.enable_kernel_profile`` was set before compiling. The calls that they stand for ran uncompiled in the count.
+"""
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from flopkit.counter.breakdown import module_names
 from flopkit.counter.calls import name_of
 from flopkit.counter.ledger import Entry
+from flopkit.counter.work import FREE
 from flopkit.profiling.events import GRAPH, Event, Span
 
-__all__ = ["Call", "Key", "Node", "calls_of", "forest", "match", "own", "shapes", "token"]
+__all__ = ["COMPILED", "Call", "Key", "Node", "calls_of", "forest", "match", "name_compiled", "own", "shapes"]
 
 Key = tuple[str, str, str]  # operator, module, phase
 WHOLE = "(the model)"
@@ -19,6 +29,11 @@ NO_MODULE = "(no module)"
 ATTENTION = "scaled_dot_product_attention"
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
 REACH = 40  # operators that are looked at where two sequences part
+COMPILED = "compiled: "
+AROUND = re.compile(r"Torch-Compiled Region|TorchDynamo|Pregraph bytecode|AOTDispatcher|\bCompiledFunction|## Call")
+KERNEL = re.compile(r"(?:cpp|triton_[a-z]+)_fused_\w+")
+BACKWARD = ("backward", "recompute")
+SHOWN = 4  # operators in a row's name
 
 
 @dataclass(eq=False, slots=True)
@@ -98,7 +113,7 @@ def match(nodes: Sequence[Node], calls: Sequence[Call], steps: Sequence[Span]) -
     shaped = compiled and any("Input Dims" in (node.event.source.get("args") or {}) for node in nodes)
     seen: dict[Any, list[tuple[int, Call]]] = {}
     for found in _by_step(nodes, {_plain(call.name) for call in wanted}, steps):
-        theirs = [token(node, shaped) for node in found]
+        theirs = [_token(node, shaped) for node in found]
         # Other code adds up gradients as they come, compiled code at its end.
         late = [compiled and node.parent is not None and node.parent.event.name.endswith("AccumulateGrad") for node in found]  # fmt: skip
         key = (*theirs, *late)
@@ -108,8 +123,8 @@ def match(nodes: Sequence[Node], calls: Sequence[Call], steps: Sequence[Span]) -
                 places = [j for j, is_late in enumerate(late) if is_late == part]
                 there = [theirs[j] for j in places]
                 known = set(there)
-                ours = [call for call in left if token(call, shaped) in known and part <= (call.key[1:] == (NO_MODULE, "backward"))]  # fmt: skip
-                pairs = align([token(call, shaped) for call in ours], there)
+                ours = [call for call in left if _token(call, shaped) in known and part <= (call.key[1:] == (NO_MODULE, "backward"))]  # fmt: skip
+                pairs = align([_token(call, shaped) for call in ours], there)
                 seen[key] += [(places[j], ours[i]) for i, j in pairs]
                 taken = {ours[i] for i, _ in pairs}
                 left = [call for call in left if call not in taken]
@@ -144,7 +159,7 @@ def _end_recomputing(found: Sequence[Node]) -> None:
         last = node.call
 
 
-def token(what: Node | Call, shaped: bool) -> Any:
+def _token(what: Node | Call, shaped: bool) -> Any:
     """What an operator and its call have in common: their name, and of products the sizes, where the trace has them."""
     name = _plain(what.event.name if isinstance(what, Node) else what.name)
     if not shaped or name.removeprefix("aten::") not in PRODUCTS:
@@ -218,3 +233,93 @@ def own(nodes: Sequence[Node]) -> None:
             node.owner = best[1]
         if best and node.parent and best[0] > longest.get(node.parent, (-1.0,))[0]:
             longest[node.parent] = best
+
+
+@dataclass(eq=False)
+class _Region:
+    """A graph, or several where it is not known which call ran in which."""
+
+    graphs: list[Node]
+    calls: list[Call] = field(default_factory=list)
+
+    @property
+    def is_backward(self) -> bool:
+        around = self.graphs[0].parent
+        return around is not None and "Backward" in around.event.name
+
+    def take(self, other: _Region) -> None:
+        self.graphs += other.graphs
+        self.calls += other.calls
+
+    def match_in_any_order(self) -> None:
+        """Products that the compiler moved have their sizes to be known by."""
+        for node in (each for graph in self.graphs for each in graph.children if each.call is None):
+            here = _token(node, True)
+            same = (call for call in self.calls if isinstance(here, tuple) and _token(call, True) == here)
+            node.call = next(same, None)
+            self.calls = [call for call in self.calls if call is not node.call]
+
+    def name(self) -> Key | None:
+        """Give its kernels their rows, or its graphs where no kernel has an event; the row of all, if it is one."""
+        paths = zip(*(call.key[1].split(".") for call in self.calls), strict=False)
+        module = ".".join(parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, paths)) or WHOLE
+        phases = Counter(call.key[2] for call in self.calls) or Counter(
+            [BACKWARD[0] if self.is_backward else "forward"]
+        )
+        names = list(dict.fromkeys(call.key[0] for call in self.calls))
+        title = " + ".join(names[:SHOWN]) + f" + {len(names) - SHOWN} more" * (len(names) > SHOWN)
+        inside = [(node, KERNEL.search(node.event.name)) for graph in self.graphs for node in graph.children]
+        kernels = [(node, found[0]) for node, found in inside if found]
+        keys = set()
+        for node, name in kernels or [(node, title) for node in self.graphs if title]:
+            node.call = Call((COMPILED + name, module, phases.most_common(1)[0][0]))
+            keys.add(node.call.key)
+        return keys.pop() if len(keys) == 1 else None
+
+
+def name_compiled(nodes: Sequence[Node], calls: Sequence[Call], steps: Sequence[Span]) -> dict[Call, Key]:
+    """Give compiled graphs, their kernels and what is around them rows; the row that has the work of each call.
+
+    Calls between two that are matched, and that are not matched themselves, ran in the compiled graph that ran there.
+    """
+    around = [node for node in nodes if AROUND.search(node.event.name)]
+    guards = Call(("(torch.compile)", "", ""))  # and wrappers: what runs around the graphs
+    for each in around:
+        each.owner = guards
+    whose: dict[Call, Key] = {}
+    starts, place = [node.event.start for node in nodes], {call: i for i, call in enumerate(calls)}
+    matched = {node.call for node in nodes if node.call}
+    attention = {call.key for call in matched if call.entry is None}
+    hidden = [  # calls that may have run in a graph
+        call not in matched and call.key not in attention and not call.is_inside
+        and call.entry is not None and call.entry.work.status != FREE
+        for call in calls
+    ]  # fmt: skip
+    for begin, end in steps if around else ():
+        regions: dict[Node, _Region] = {}
+        touched: list[Node] = []  # the graphs that ran, if only in part, since the last matched call
+        last = -1
+        found: list[Node | None] = [*nodes[bisect_left(starts, begin) : bisect_left(starts, end)], None]
+        for node in found:
+            if node is not None and node.event.name.startswith(GRAPH):
+                regions[node] = _Region([node])
+                touched.append(node)
+            if node is not None and node.call is None:
+                continue
+            at = place[node.call] if node is not None and node.call is not None else len(calls)
+            for i in (i for i in range(last + 1, at) if hidden[i]):
+                is_backward = calls[i].key[2] in BACKWARD
+                ran = dict.fromkeys(regions[graph] for graph in touched if regions[graph].is_backward == is_backward)
+                if ran:
+                    first, *others = ran
+                    for other in others:
+                        first.take(other)
+                        regions.update(dict.fromkeys(other.graphs, first))
+                    first.calls.append(calls[i])
+            if at > last:  # a gradient that is added late comes with the calls of long ago
+                last, touched = at, [graph for graph in touched if node and graph.event.end > node.event.start]
+        for region in set(regions.values()):
+            region.match_in_any_order()
+            key = region.name()
+            whose.update(dict.fromkeys(region.calls, key) if key else {})
+    return whose

@@ -6,7 +6,7 @@ import gzip
 import json
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
@@ -146,12 +146,11 @@ class Profile:
         On a GPU a row is launch-bound where the device waited for its launches longer than they ran; on a CPU where a call moves less than
         64 KiB and does less than a million FLOPs.
         """
-        return self._table(self.rows, MARKS, "by operator, module and phase")
+        return self._table(MARKS, "by operator, module and phase", key_of)
 
     def by_op(self) -> Table:
         """One row for each operator and phase, with the columns of `table`."""
-        rows = grouped(self.rows, lambda row: (row["operator"], "", row["phase"]), self.joined)
-        return self._table(rows, ("operator", "phase"), "by operator")
+        return self._table(("operator", "phase"), "by operator", lambda row: (row["operator"], "", row["phase"]))
 
     def by_module(self, depth: int | None = None) -> Table:
         """One row for each module, without what its submodules did, so that the rows sum to the step.
@@ -175,12 +174,13 @@ class Profile:
                 return ("", row["module"], "")
             return ("", ".".join(row["module"].split(".")[:depth]) or WHOLE, "")
 
-        return self._table(grouped(self.rows, place, self.joined), ("module",), "by module")
+        return self._table(("module",), "by module", place)
 
     def by_phase(self) -> Table:
         """One row for each phase, and for what belongs to none."""
-        rows = grouped(self.rows, lambda row: ("", "", row["phase"] or row["module"] or row["operator"]), self.joined)
-        return self._table(rows, ("phase",), "by phase")
+        return self._table(
+            ("phase",), "by phase", lambda row: ("", "", row["phase"] or row["module"] or row["operator"])
+        )
 
     def gaps(self, most: int = 20) -> Table:
         """The longest stretches of all steps in which nothing ran: when, why, between what, and what the host was doing.
@@ -334,7 +334,7 @@ class Profile:
     def roof(self) -> tuple[float, float]:
         """Bandwidth of the device, and its peak in the number format with the most FLOPs."""
         flops: Counter[str] = Counter()
-        for entry in (entry for row in self.joined.rows.values() for entry in row.entries):
+        for entry, *_ in self.report.order:
             flops[format_of(entry.work.dtype)] += flops_of(self.report, [entry])
         device = devices.device(self.device) if isinstance(self.device, str) else self.device
         mode = self.dtype or devices.fastest_mode(device, flops.most_common(1)[0][0])
@@ -355,6 +355,6 @@ class Profile:
             self.notes += [f"no roof: {error}"] * self.joined.on_gpu
             return None
 
-    def _table(self, rows: Sequence[dict[str, Any]], marks: Sequence[str], caption: str) -> Table:
-        whole = f"{caption}, convention {self.report.convention}"
+    def _table(self, marks: Sequence[str], caption: str, place: Callable[[dict[str, Any]], Key]) -> Table:
+        rows, whole = grouped(self.rows, place, self.joined), f"{caption}, convention {self.report.convention}"
         return Table(rows, caption=whole, formats=FORMATS, columns=[*marks, *COLUMNS])

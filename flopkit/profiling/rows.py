@@ -13,9 +13,8 @@ from flopkit.counter.breakdown import FORMATS as OF_COUNTS
 from flopkit.counter.work import UNKNOWN
 from flopkit.dtypes import format_of
 from flopkit.measuring.protocol import interval
-from flopkit.profiling.compiled import COMPILED
 from flopkit.profiling.joining import Joined
-from flopkit.profiling.matching import Key
+from flopkit.profiling.matching import COMPILED, Key
 from flopkit.rooflines import Calls, program_bound
 
 __all__ = ["beats", "compared", "flops_of", "grouped", "key_of", "rows_of"]

@@ -22,6 +22,7 @@ from flopkit.sizes import positive
 __all__ = ["profile"]
 
 STEPS = (3, 10)  # at least, at most
+ALONE = "run equally many steps on each under torch.profiler, and join: flopkit.profiling.Profile.from_trace(path, flopkit.profiling.in_order(step))"
 
 
 def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None, **kwargs: Any) -> Profile:
@@ -75,30 +76,30 @@ def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None
     if not callable(fn):
         raise TypeError(f"fn={fn!r}: must be a function or a module; pass its arguments after it, profile(fn, x)")
     budget = BUDGET if time_budget is None else positive("time_budget", time_budget, "seconds")
+    name = str(getattr(fn, "__name__", type(fn).__name__))
     for is_late, way in ((inspect.isgeneratorfunction, "list"), (inspect.iscoroutinefunction, "asyncio.run")):
         if is_late(fn):
-            raise TypeError(f"fn={_name(fn)}: a call of it runs nothing yet; pass lambda: {way}({_name(fn)}(…))")
+            raise TypeError(f"fn={name}: a call of it runs nothing yet; pass lambda: {way}({name}(…))")
     if _profiler_runs():
         raise ValueError("torch's profiler is running, and only one can: call fk.profile outside of its block")
-    _check_alone(fn, args, kwargs)
+    if _has_peers() and in_order(fn, *args, **kwargs).communication.rows:
+        raise ValueError(
+            f"fn={name}: it communicates with other ranks, and ranks that run it by their own clocks lose step; {ALONE}"
+        )
     plain = measure(fn, *args, time_budget=budget / 2, **kwargs)
     report = in_order(fn, *args, **kwargs)
     if not report.order:
-        raise ValueError(f"fn={_name(fn)}: no operator of torch ran in it; pass a step that runs some")
-    fewest, most = STEPS
-    steps = max(fewest, min(most, int(budget / 2 / plain.seconds)))
-    trace = _traced(fn, args, kwargs, steps)
+        raise ValueError(f"fn={name}: no operator of torch ran in it; pass a step that runs some")
+    steps = max(STEPS[0], min(STEPS[1], int(budget / 2 / plain.seconds)))
+    run = arguments.rotating(fn, arguments.copies((args, kwargs), arguments.place(arguments.tensors(args, kwargs))))
+    trace = _traced(run, name, steps)
     if trace.is_compiled:  # and products may be in another order, so their sizes are asked for, too
-        trace = _traced(fn, args, kwargs, steps, record_shapes=True)
+        trace = _traced(run, name, steps, record_shapes=True)
     masks = _causal_masks()
     if any(entry.op == ATTENTION for entry, *_ in report.order):
         with masks:
-            fn(*args, **kwargs)
+            run()
     return Profile(trace, report, plain, causal_masks=masks.found)
-
-
-def _name(fn: Any) -> str:
-    return str(getattr(fn, "__name__", type(fn).__name__))
 
 
 def _profiler_runs() -> bool:
@@ -107,18 +108,12 @@ def _profiler_runs() -> bool:
     return bool(torch.autograd.profiler._is_profiler_enabled)
 
 
-def _check_alone(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _has_peers() -> bool:
     """Each rank of a job would decide by its own clock how often it runs the step, and wait for ever for the others."""
     import torch
 
     group: Any = torch.distributed
-    if not (group.is_available() and group.is_initialized() and group.get_world_size() > 1):
-        return
-    if in_order(fn, *args, **kwargs).communication.rows:
-        raise ValueError(
-            f"fn={_name(fn)}: it communicates with other ranks, and ranks that run it by their own clocks lose step; "
-            "run equally many steps on each under torch.profiler, and join: flopkit.profiling.Profile.from_trace(path, flopkit.profiling.in_order(step))"
-        )
+    return bool(group.is_available() and group.is_initialized() and group.get_world_size() > 1)
 
 
 def _all_threads() -> Any:
@@ -131,9 +126,7 @@ def _all_threads() -> Any:
         return None
 
 
-def _traced(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], steps: int, record_shapes: bool = False
-) -> Trace:
+def _traced(run: Callable[[], object], name: str, steps: int, record_shapes: bool = False) -> Trace:
     """So many steps under torch's profiler, after one that is not kept."""
     import torch
     from torch.profiler import ProfilerActivity, record_function
@@ -141,24 +134,20 @@ def _traced(
     cuda: Any = torch.cuda
     on_gpu = cuda.is_available() and cuda.is_initialized()
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
-    run = arguments.rotating(fn, arguments.copies((args, kwargs), arguments.place(arguments.tensors(args, kwargs))))
-    prof: Any = torch.profiler.profile(
-        activities=kinds, record_shapes=record_shapes, experimental_config=_all_threads()
-    )
+    wait = cuda.synchronize if on_gpu else lambda: None
+    prof: Any = torch.profiler.profile(activities=kinds, record_shapes=record_shapes, experimental_config=_all_threads())  # fmt: skip
     with _unheard():
         prof.__enter__()
     try:
         run()  # the first event of all takes the profiler milliseconds
         if not _profiler_runs():
-            raise ValueError(f"fn={_name(fn)}: it runs torch's profiler, and only one can run; take it out of the step")
+            raise ValueError(f"fn={name}: it runs torch's profiler, and only one can run; take it out of the step")
+        wait()
         with _marked_iterators():
             for step in range(steps):
-                if on_gpu:
-                    cuda.synchronize()
                 with record_function(f"{STEP}{step}"):
                     run()
-                    if on_gpu:
-                        cuda.synchronize()
+                    wait()
     finally:
         with _unheard():
             prof.__exit__(None, None, None)
@@ -168,8 +157,8 @@ def _traced(
         try:
             return read_trace(file)
         except ValueError:
-            why = "the profiler saw none of its operators: they run in threads, which this version of torch does not show, or only the first time"
-            raise ValueError(f"fn={_name(fn)}: {why}") from None
+            why = "they run in threads, which this version of torch does not show, or only the first time"
+            raise ValueError(f"fn={name}: the profiler saw none of its operators: {why}") from None
 
 
 @contextlib.contextmanager

@@ -412,6 +412,22 @@ def test_many_tensors_at_once_are_not_one_after_the_other():
     assert "operators go through all parameters" in only["why"] and "foreach" not in only["change"]
 
 
+def test_what_attention_by_hand_prepares_goes_with_it(tmp_path):
+    """Queries that are scaled first, and heads that are copied to stand together."""
+    apart = QKV.transpose(2, 3).contiguous().transpose(2, 3)
+
+    def by_hand_apart():
+        q, k, v = apart
+        return ((q / 32**0.5) @ k.transpose(-1, -2)).softmax(-1) @ v
+
+    before = modelled(tmp_path, by_hand_apart)
+    after = modelled(tmp_path, lambda: functional.scaled_dot_product_attention(*apart))
+    (only,) = (row for row in before.advice() if row["advice"] == "fused attention")
+    gone = work(before.report) - work(after.report)
+    assert {("div", "(no module)", "forward"), ("clone", "(no module)", "forward")} <= set(gone) <= set(only["keys"])
+    assert before.seconds - after.seconds <= only["seconds"]
+
+
 def test_a_product_whose_every_row_is_used_is_no_such_head():
     """Projections of one input, one after the other, and a head whose result is used as a whole."""
     q, k, head = (torch.nn.Linear(16, wide) for wide in (32, 32, 3000))
