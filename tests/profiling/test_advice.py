@@ -413,18 +413,16 @@ def test_many_tensors_at_once_are_not_one_after_the_other():
 
 
 def test_what_attention_by_hand_prepares_goes_with_it(tmp_path):
-    """Queries that are scaled first, and heads that are copied to stand together."""
-    apart = QKV.transpose(2, 3).contiguous().transpose(2, 3)
+    """Queries that are scaled first."""
 
-    def by_hand_apart():
-        q, k, v = apart
+    def scaled_first():
+        q, k, v = QKV
         return ((q / 32**0.5) @ k.transpose(-1, -2)).softmax(-1) @ v
 
-    before = modelled(tmp_path, by_hand_apart)
-    after = modelled(tmp_path, lambda: functional.scaled_dot_product_attention(*apart))
+    before, after = modelled(tmp_path, scaled_first), modelled(tmp_path, fused)
     (only,) = (row for row in before.advice() if row["advice"] == "fused attention")
     gone = work(before.report) - work(after.report)
-    assert {("div", "(no module)", "forward"), ("clone", "(no module)", "forward")} <= set(gone) <= set(only["keys"])
+    assert ("div", "(no module)", "forward") in gone and set(gone) <= set(only["keys"])
     assert before.seconds - after.seconds <= only["seconds"]
 
 
