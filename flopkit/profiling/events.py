@@ -7,7 +7,6 @@ import json
 import math
 import zlib
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -48,36 +47,24 @@ class Trace:
     events: list[Event]  # in the order of their starts
     device: str  # the GPU's name; empty where none ran
     contents: dict[str, Any]  # the whole file
+    on_gpu: bool = field(init=False)  # whether a kernel or a copy ran on a device
+    is_compiled: bool = field(init=False)  # whether a graph of torch.compile ran
+    loading: list[Span] = field(init=False)  # when torch's data loader was asked for a batch
+    gloo: list[Event] = field(init=False)  # the collectives that gloo ran, on threads of its own
+    steps: list[Span] = field(
+        init=False
+    )  # by torch's annotation ``ProfilerStep#…``; without any, the trace is one step
 
-    @cached_property
-    def on_gpu(self) -> bool:
-        """Whether a kernel or a copy ran on a device."""
-        return any(each.kind in ON_DEVICE for each in self.events)
-
-    @cached_property
-    def is_compiled(self) -> bool:
-        """Whether a graph of torch.compile ran."""
-        return any(each.name.startswith(GRAPH) for each in self.events)
-
-    @cached_property
-    def loading(self) -> list[Span]:
-        """When torch's data loader was asked for a batch."""
-        return [(each.start, each.end) for each in self.events if each.kind == "annotation" and LOADER in each.name]
-
-    @cached_property
-    def gloo(self) -> list[Event]:
-        """The collectives that gloo ran, on threads of its own."""
-        return [each for each in self.events if each.kind == "annotation" and each.name.startswith("gloo:")]
-
-    @cached_property
-    def steps(self) -> list[Span]:
-        """Start and end of each step, by torch's annotation ``ProfilerStep#…``; without any, the trace is one step."""
-        marks = [each for each in self.events if each.kind == "annotation" and each.name.startswith(STEP)]
-        found = sorted((each.start, each.end) for each in marks)
-        if not found:
-            found = [(min(each.start for each in self.events), max(each.end for each in self.events))]
-        late = max((each.end for each in self.events if each.kind in ON_DEVICE), default=0.0)
-        return [*found[:-1], (found[-1][0], max(found[-1][1], late))]  # nothing waited for the device
+    def __post_init__(self) -> None:
+        on_device = [each.end for each in self.events if each.kind in ON_DEVICE]
+        marks = [each for each in self.events if each.kind == "annotation"]
+        self.on_gpu = bool(on_device)
+        self.is_compiled = any(each.name.startswith(GRAPH) for each in self.events)
+        self.loading = [(each.start, each.end) for each in marks if LOADER in each.name]
+        self.gloo = [each for each in marks if each.name.startswith("gloo:")]
+        found = sorted((each.start, each.end) for each in marks if each.name.startswith(STEP))
+        begin, end = found.pop() if found else (self.events[0].start, max(each.end for each in self.events))
+        self.steps = [*found, (begin, max([end, *on_device]))]  # nothing waited for the device
 
 
 def read_trace(path: Any) -> Trace:
@@ -114,12 +101,12 @@ def read_trace(path: Any) -> Trace:
         raise refusal("JSON without a list of traceEvents is no trace of torch's")
     try:
         events = [_event(each) for each in entries if each.get("ph") == "X" and each.get("cat") in KINDS]
-        on_gpu = any(each.kind in ON_DEVICE for each in events)
-        card = str((contents.get("deviceProperties") or [{}])[0].get("name", "")) if on_gpu else ""
+        card = str((contents.get("deviceProperties") or [{}])[0].get("name", ""))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise refusal(f"an event without a name, a start or a duration ({error!r})") from None
     if not any(each.kind == "operator" for each in events):
         raise refusal("a trace without operators, which are those of ProfilerActivity.CPU")
+    card = card if any(each.kind in ON_DEVICE for each in events) else ""
     trace = Trace(sorted(events, key=lambda each: (each.start, -each.end)), card, contents)
     if any(start >= end for start, end in trace.steps):
         raise refusal("a step takes no time")

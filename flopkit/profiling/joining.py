@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from flopkit.counter.ledger import Entry
@@ -67,6 +68,7 @@ class Joined:
     on_gpu: bool
     uneven: int  # calls that ran in some of the steps only
     loading: float  # seconds a step in which the host asked a data loader for a batch
+    at_once: bool  # whether operators of several threads ran at once
 
 
 class _Piece(NamedTuple):
@@ -125,7 +127,9 @@ def join(trace: Trace, report: Any) -> Joined:
     uneven = sum(0 < ran[call] < count for call in calls)
     took = [end - start for start, end in steps]
     strange = {name: (sum(took.values()), len(took) / count) for name, took in strangers.items()}
-    return Joined(rows, took, gaps, strange, kernels, owners, on_gpu, uneven, loaded)
+    outer = [node.event for node in nodes if node.parent is None and node.event.kind == "operator"]
+    at_once = any(a.lane != b.lane and b.start < a.end for a, b in pairwise(outer))
+    return Joined(rows, took, gaps, strange, kernels, owners, on_gpu, uneven, loaded, at_once)
 
 
 def _enter_work(row: Any, calls: Sequence[Call], matched: Container[Call], compiled: dict[Call, Key]) -> None:

@@ -53,6 +53,7 @@ class Profile:
         beaten = sum(beats(row) for row in self.rows)
         for number, note in (
             (self.joined.uneven, f"the steps differ: {units.count(self.joined.uneven, 'operators')} of the counted one ran in some of them only; their rates are too high"),
+            (self.joined.at_once, "operators of several threads ran at once: those of one name are joined in the order in which they began, so that their modules may be each other's"),
             (unseen and not trace.is_compiled, f"{units.si(unseen, 'FLOPs')} of the count have no seconds: the profiler did not see what ran them, such as threads, or the trace is another program's"),
             (beaten, f"{units.count(beaten, 'rows')} faster than the roof: caches serve their bytes, or the roof is another device's, or was measured while other programs ran: fk.ceilings() measures it anew"),
         ):  # fmt: skip
@@ -236,9 +237,8 @@ class Profile:
         return advice(self)
 
     def compare(self, after: Profile) -> Table:
-        """What came of a change: seconds *before* and *after*, and what was *saved* with its 95 % interval, for the step and each operator.
-
-        The second row has the times without the profiler, where both profiles have them.
+        """What came of a change: seconds *before* and *after*, and what was *saved* with its 95 % interval, for the step, for the step
+        without the profiler where both profiles have that, and for each operator.
 
         Parameters
         ----------

@@ -43,6 +43,9 @@ def test_operators_of_two_threads_share_the_time_in_which_both_run(tmp_path):
     trace = Kineto(card="").step(0, 0, 40).op("aten::mm", 0, 20).op("aten::relu", 10, 40, tid=2)
     found = Profile.from_trace(trace.write(tmp_path), program())
     assert micros(found) == {"mm": 10 + 5, "relu": 5 + 20, "(not joined)": 0}
+    assert any("operators of several threads ran at once" in note for note in found.notes)
+    in_turns = Kineto(card="").step(0, 0, 40).op("aten::mm", 0, 20).op("aten::relu", 20, 40, tid=2)
+    assert not Profile.from_trace(in_turns.write(tmp_path), program()).notes
 
 
 def test_a_name_inside_of_another_operator_is_not_the_counters_call(tmp_path):
