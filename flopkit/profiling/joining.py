@@ -76,7 +76,6 @@ class _Piece(NamedTuple):
     end: float
     key: Key
     event: Event  # that it is, or a part of
-    communicates: bool
 
 
 def join(trace: Trace, report: Any) -> Joined:
@@ -153,11 +152,11 @@ def _on_host(nodes: Sequence[Node]) -> list[_Piece]:
     """The own time of each operator: that in which none of those that it calls runs."""
     found = []
     for node in (node for node in nodes if node.event.kind == "operator"):
-        key, at, sends = node.owner.key if node.owner else NOT_JOINED, node.event.start, _communicates(node)
+        key, at = node.owner.key if node.owner else NOT_JOINED, node.event.start
         inside = [(child.event.start, child.event.end) for child in node.children if child.event.kind == "operator"]
         for start, end in [*inside, (node.event.end, node.event.end)]:
             if start > at:
-                found.append(_Piece(at, start, key, node.event, sends))
+                found.append(_Piece(at, start, key, node.event))
             at = max(at, end)
     return found
 
@@ -167,16 +166,19 @@ def _by_gloo(ran: Sequence[Event], nodes: Sequence[Node]) -> list[_Piece]:
 
     Where the trace has more of one than of the other, or one that runs before it is asked for, nobody can tell whose each is.
     """
-    asked = [node for node in nodes if _communicates(node) and "wait_tensor" not in node.event.name
-             and not (node.parent and _communicates(node.parent))]  # fmt: skip
+    asked = [node for node in nodes if _communicates(node.event) and "wait_tensor" not in node.event.name
+             and not (node.parent and _communicates(node.parent.event))]  # fmt: skip
     told = len(asked) == len(ran) and all(a.event.start <= b.start for a, b in zip(asked, ran, strict=True))
     owners = [node.owner for node in asked] if told else [None] * len(ran)
-    return [_Piece(event.start, event.end, owner.key if owner else NOT_JOINED, event, True)
+    return [_Piece(event.start, event.end, owner.key if owner else NOT_JOINED, event)
             for event, owner in zip(ran, owners, strict=True)]  # fmt: skip
 
 
-def _communicates(node: Node) -> bool:
-    return node.event.kind == "operator" and node.event.name.startswith(COLLECTIVES)
+def _communicates(event: Event) -> bool:
+    """Whether an event is NCCL's kernel, a collective of gloo, or the operator that asks for one."""
+    if event.kind in ON_DEVICE:
+        return "nccl" in event.name.lower()
+    return event.name.startswith("gloo:" if event.kind == "annotation" else COLLECTIVES)
 
 
 def _on_device(events: Sequence[Event], nodes: Sequence[Node]) -> list[_Piece]:
@@ -186,8 +188,7 @@ def _on_device(events: Sequence[Event], nodes: Sequence[Node]) -> list[_Piece]:
     found = []
     for event in (event for event in events if event.kind in ON_DEVICE):
         owner = launched.get(event.correlation)
-        key = owner.key if owner else NOT_JOINED
-        found.append(_Piece(event.start, event.end, key, event, "nccl" in event.name.lower()))
+        found.append(_Piece(event.start, event.end, owner.key if owner else NOT_JOINED, event))
     return found
 
 
@@ -204,6 +205,7 @@ def _share(
     quiet: list[tuple[float, float, int]] = []
     working: dict[int, Key] = {}
     sending: dict[int, Key] = {}
+    lane = [sending if _communicates(piece.event) else working for piece in pieces]
     step, last = -1, 0.0
     for time, what, which in sorted(marks):
         if time > last and step >= 0:
@@ -220,9 +222,9 @@ def _share(
                 quiet.append((last, time, step))
         last = time
         if what == 0:
-            (sending if pieces[which].communicates else working).pop(which)
+            lane[which].pop(which)
         elif what == 3:
-            (sending if pieces[which].communicates else working)[which] = pieces[which].key
+            lane[which][which] = pieces[which].key
         elif what == 2 or step == which:
             step = which if what == 2 else -1
     return quiet

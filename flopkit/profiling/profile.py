@@ -34,10 +34,6 @@ class Profile:
     or of a reason for which nothing ran, such as ``(Python)`` or ``(host-bound)``. The rows sum to ``seconds``.
 
     The roof is that of the device that the trace names, on a CPU of the ceilings that `flopkit.ceilings` kept; `on` takes another.
-
-    Notes
-    -----
-    What was joined on CUDA has been tested on traces only, not on a GPU.
     """
 
     def __init__(
@@ -229,8 +225,8 @@ class Profile:
         -----
         Columns: *advice*, what to *change*, the share *at most* of the step that this can save and its *seconds*, *why*, and the *rows*.
         It is a bound, Amdahl's over the rows, and no promise: they cannot take less than nothing, or than their roof where it is known. Memory
-        is no roof for calls whose bytes a cache may serve (64 MiB), nor is one that the rows beat. Bounds of
-        several changes overlap, so they don't add up. Rows at their roof are listed last: nothing to gain here.
+        is no roof for calls whose bytes a cache may serve (64 MiB), nor is one that the rows beat. Bounds of several changes overlap, so they
+        don't add up. Rows at their roof are listed last: nothing to gain here.
         """
         from flopkit.profiling.advising import advice
 

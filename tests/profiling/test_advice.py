@@ -284,6 +284,21 @@ def test_products_in_single_precision_on_a_card_that_is_faster_in_others(tmp_pat
     assert "lower precision" not in kinds(on_gpu(tmp_path, product(512, 512, 512, torch.bfloat16)))
 
 
+def test_a_peak_that_a_row_beats_is_as_much_too_low_in_the_other_format(tmp_path):
+    """2 · 512³ FLOPs in 134 µs where the peak allows 268: bf16, said to be twice as fast, then needs 67 µs, not 134."""
+    mine = fk.Device("mine", peak={"fp32": 1e12, "bf16": 2e12}, bandwidth=1e13)
+    trace = Kineto().step(0, 0, 2**27 / 1e6).launched("aten::mm", 0, 0, 2**27 / 1e6)
+    found = Profile.from_trace(trace.write(tmp_path), product(512, 512, 512), mine)
+    (only,) = (row for row in found.advice() if row["advice"] == "lower precision")
+    assert only["seconds"] == pytest.approx(2**26 * 1e-12)
+
+
+def test_launches_have_the_host_before_them_and_after_all(tmp_path):
+    report = in_order(lambda: torch.ones(4, 4) @ torch.ones(4, 4))
+    found = Profile.from_trace(Kineto(card="").step(0, 0, 100).op("aten::mm", 10, 20).write(tmp_path), report)
+    assert [(row["advice"], round(1e6 * row["seconds"])) for row in found.advice()] == [("fewer launches", 100)]
+
+
 def test_what_no_lower_precision_helps(tmp_path):
     """Complex products have no other format, a transform neither; a launch is as long in each."""
     for step, op in (
