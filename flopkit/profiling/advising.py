@@ -9,10 +9,10 @@ Rules for CUDA alone (precision, layout, sizes, synchronisation) have been teste
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from flopkit import devices, units
@@ -20,7 +20,7 @@ from flopkit.counter.work import COUNTED, ELEMENTWISE, FREE
 from flopkit.dtypes import format_of
 from flopkit.profiling.joining import LOADING
 from flopkit.profiling.matching import ATTENTION, PRODUCTS, Key, calls_of, shapes
-from flopkit.profiling.rows import AT_ROOF, beats
+from flopkit.profiling.rows import AT_ROOF, beats, key_of
 from flopkit.rooflines import bound_by
 from flopkit.tables import Table
 
@@ -30,7 +30,9 @@ LEAST = 0.01  # of the step: what can gain less is not said
 LAUNCHING = 0.1  # of the step: launches that take less are no matter
 LONG = 1e-3  # s without an operator, in most steps: more than the way to the next
 LAUNCHES = 20  # of an optimiser's step: more than fused updates make
-HOST = ("Python", "host-bound")
+CACHE = 2**26  # bytes of a call that a device's last cache may serve, so that its memory is no roof
+WEIGHTED = ("mm", "addmm", "linear")  # products of which one factor is weights
+GATHERED = ("select_backward", "slice_backward", "index_put", "index_backward")  # of a result of which a part was used
 
 
 class Advice(NamedTuple):
@@ -67,29 +69,37 @@ class _Seen:
     """A profile as the rules ask it."""
 
     def __init__(self, profile: Any) -> None:
-        self.profile, self.joined = profile, profile.joined
-        self.rows = {(row["operator"], row["module"], row["phase"]): row for row in profile.rows}
+        self.profile, self.joined, self.steps = profile, profile.joined, len(profile.joined.steps)
+        self.rows = {key_of(row): row for row in profile.rows}
         self.calls = calls_of(profile.report)
         self.device = devices.device(profile.device) if isinstance(profile.device, str) else profile.device
-        late = [gap for gap in self.joined.gaps if gap.reason in HOST]
+        late = [gap for gap in self.joined.gaps if gap.reason in ("Python", "host-bound")]
         long = Counter((gap.key, gap.after) for gap in late if gap.seconds >= LONG)
-        often = {place for place, times in long.items() if 2 * times > len(self.joined.steps)}
-        is_long = [gap.seconds >= LONG and (gap.key, gap.after) in often for gap in late]
-        self.elsewhere = [gap for gap, long in zip(late, is_long, strict=True) if long]
-        self.late = [
-            gap for gap, long in zip(late, is_long, strict=True) if not long
-        ]  # on the way to the next operator
+        often = {place for place, times in long.items() if 2 * times > self.steps}
+        self.elsewhere = [gap for gap in late if gap.seconds >= LONG and (gap.key, gap.after) in often]
+        apart = set(map(id, self.elsewhere))
+        self.late = [gap for gap in late if id(gap) not in apart]  # on the way to the next operator, or out of the step
 
     def of_phase(self, phase: str) -> list[Key]:
         return [key for key in self.rows if key[2] == phase]
 
+    def floor(self, key: Key) -> float:
+        """The least seconds of a row's work: by arithmetic alone where a cache may serve its bytes, none where it beats its roof."""
+        row = self.rows[key]
+        name = "at_peak" if self.fits(row["bytes"], row["launches"]) else "least"
+        return 0.0 if beats(row) else float(row[name] or 0.0)
+
+    @staticmethod
+    def fits(moved: Any, calls: float = 1) -> bool:
+        return (moved or 0) <= CACHE * max(1, calls)
+
     def gain(self, keys: Iterable[Key], least: float | None = None, host: bool = True) -> float:
-        """Seconds that these rows take beyond *least*, None: their roof, where it is known; and the *host* before them."""
+        """Seconds that these rows take beyond *least*, None: their roof, where it is known; and the *host* before them and after all."""
         chosen = {key for key in keys if key in self.rows}
-        rows = [self.rows[key] for key in chosen]
-        floor = sum(row["least"] or 0.0 for row in rows) if least is None else least
-        waits = sum(gap.seconds for gap in self.late if gap.key in chosen)
-        return max(0.0, float(sum(row["seconds"] for row in rows) + host * waits / len(self.joined.steps) - floor))
+        floor = sum(map(self.floor, chosen)) if least is None else least
+        waits = sum(gap.seconds for gap in self.late if gap.key is None or gap.key in chosen)
+        took = sum(self.rows[key]["seconds"] for key in chosen) + host * waits / self.steps
+        return float(min(max(0.0, took - floor), self.profile.seconds))
 
 
 # -- rules: each looks for one fault ---------------------------------------------------------------------------------
@@ -110,59 +120,55 @@ def _fuse(seen: _Seen) -> Iterator[Advice]:
         size = (max(map(math.prod, found)), call.key[2]) if found else None
         if size is not None:
             chains += [[]] * (size != last)
-            chains[-1] = [*chains[-1], call]
+            chains[-1].append(call)
         last = size
-    chains = [chain for chain in chains if len(chain) > 1]
-    moved = [[call.entry.work.bytes for call in chain] for chain in chains]
-    if chains:
-        least = sum(map(max, moved)) / seen.device.bandwidth if seen.device is not None else 0.0
+    if chains := [chain for chain in chains if len(chain) > 1]:
+        moved = [[call.entry.work.bytes for call in chain] for chain in chains]
         keys = {call.key for chain in chains for call in chain}
+        must = sum(most for most in map(max, moved) if not seen.fits(most))
+        has_roof = seen.device is not None and not any(beats(seen.rows[key]) for key in keys)
         why = f"{units.count(sum(map(len, chains)), 'operators')} in {units.count(len(chains), 'chains')}"
         saved = units.si(sum(map(sum, moved)) - sum(map(max, moved)), "B")
-        yield Advice("fuse", seen.gain(keys, least), "make one kernel of these element-wise operators, by torch.compile or by hand",
+        yield Advice("fuse", seen.gain(keys, must / seen.device.bandwidth if has_roof else 0.0),
+                     "make one kernel of these element-wise operators, by torch.compile or by hand",
                      f"{why}: fused, they move up to {saved} less", keys)  # fmt: skip
 
 
 def _batch(seen: _Seen) -> Iterator[Advice]:
     """Products below the ridge: they wait for weights, which more rows would share."""
-    keys = [
-        key
-        for key, row in seen.rows.items()
-        if row["bound"] == "memory" and row["flops"] and key[0] in (*PRODUCTS, "linear")
-    ]
+    keys = [key for key, row in seen.rows.items() if row["bound"] == "memory" and row["flops"] and key[0] in WEIGHTED]
     if keys:
-        flops, moved, least = (sum(seen.rows[key][name] for key in keys) for name in ("flops", "bytes", "at_peak"))
+        flops, moved = (sum(seen.rows[key][name] for key in keys) for name in ("flops", "bytes"))
+        least = sum(seen.rows[key]["at_peak"] for key in keys if not beats(seen.rows[key]))
         yield Advice("larger batch", seen.gain(keys, least), "give the products more rows at once; the gain is for each sample",
                      f"{flops / moved:.3g} FLOPs a byte are below the ridge of {seen.profile.device_name}: memory sets the time", keys)  # fmt: skip
 
 
 def _precision(seen: _Seen) -> Iterator[Advice]:
-    """Products in fp32 bound by arithmetic, on a device that is faster in another format."""
-    has = getattr(seen.device, "dtypes", ())
+    """Products in fp32, real ones, bound by arithmetic, on a device that is faster in another format."""
+    device, has = seen.device, getattr(seen.device, "dtypes", ())
     if "fp32" not in has or seen.profile.dtype is not None:
         return
-    faster = {
-        format: seen.device.peak(format) / seen.device.peak("fp32")
-        for format in ("tf32", "bf16", "fp16")
-        if format in has
-    }
-    formats = {key: {format_of(entry.work.dtype) for entry in row.entries if entry.work.status == COUNTED}
-               for key, row in seen.joined.rows.items()}  # fmt: skip
-    keys = [key for key, row in seen.rows.items() if row["roof"] in ("compute", "both") and formats[key] == {"fp32"}]
-    best = max(faster, key=lambda format: faster[format], default="")
+    faster = {name: device.peak(name) / device.peak("fp32") for name in ("tf32", "bf16", "fp16") if name in has}
+    best = max(faster, key=lambda name: faster[name], default="")
+    least, keys = 0.0, []
+    for key, row in seen.rows.items():
+        formats = {entry.work.dtype for entry in seen.joined.rows[key].entries if entry.work.status == COUNTED}
+        if row["bound"] in ("compute", "both") and formats == {"float32"} and not key[0].startswith("_fft"):
+            keys.append(key)
+            moved = 0 if seen.fits(row["bytes"], row["launches"]) else row["bytes"] / 2
+            bound = bound_by(row["flops"], moved, device.peak(best or "fp32"), device.bandwidth)
+            least += float(bound.seconds) / max(1.0, row["of_roof"])
     if keys and best and faster[best] > 1:
-        least = sum(bound_by(row["flops"], row["bytes"] / 2, seen.device.peak(best), seen.device.bandwidth).seconds
-                    for row in (seen.rows[key] for key in keys))  # fmt: skip
         ways = ['torch.set_float32_matmul_precision("high"), which takes tf32'] * (faster.get("tf32", 0) > 1)
-        yield Advice("lower precision", seen.gain(keys, float(least), host=False), " or ".join([*ways, "torch.autocast with bfloat16"]),
+        yield Advice("lower precision", seen.gain(keys, least, host=False), " or ".join([*ways, "torch.autocast with bfloat16"]),
                      f"products in fp32: {best} has {faster[best]:.3g} times the peak", keys)  # fmt: skip
 
 
 def _layout(seen: _Seen) -> Iterator[Advice]:
     """Kernels that turn images around for a convolution."""
-    turning = [
-        s for name, s in seen.joined.kernels.items() if "nchwtonhwc" in name.lower() or "nhwctonchw" in name.lower()
-    ]
+    turns = ("nchwtonhwc", "nhwctonchw")
+    turning = [s for name, s in seen.joined.kernels.items() if any(each in name.lower() for each in turns)]
     if turning:
         yield Advice("channels last", sum(turning), "model.to(memory_format=torch.channels_last), and the images, too",
                      "kernels turn tensors from one layout to the other", [key for key in seen.rows if "convolution" in key[0]])  # fmt: skip
@@ -175,33 +181,37 @@ def _eights(seen: _Seen) -> Iterator[Advice]:
         if call.entry and call.key[0] in (*PRODUCTS, "linear") and format_of(call.entry.work.dtype) in ("fp16", "bf16"):
             sizes = [n for shape in shapes(call.entry) if len(shape) > 1 for n in shape[-2:] if n % 8 and n > 8]
             odd.update({call.key: min(sizes)} if sizes else {})
-    for size in [*odd.values()][:1]:
+    if odd:
+        size = next(iter(odd.values()))
         yield Advice("multiples of eight", seen.gain(odd, host=False), f"pad sizes to multiples of eight, such as {size:,} to {-(-size // 8) * 8:,}",
                      "products in half precision whose sizes no tile divides", odd)  # fmt: skip
 
 
 def _optimizer(seen: _Seen) -> Iterator[Advice]:
-    """An optimiser that updates parameter by parameter."""
+    """An optimiser that updates parameter by parameter, or goes through all parameters several times."""
     keys = seen.of_phase("optimizer")
-    launches = sum(seen.rows[key]["launches"] for key in keys if not key[0].startswith(("_foreach", "_fused")))
-    if launches >= LAUNCHES and not any(key[0].startswith("_fused") for key in keys):
-        yield Advice("fused optimiser", seen.gain(keys, 0.0), "fused=True, or foreach=True, for the optimiser",
-                     f"{launches:,.0f} launches a step update parameter by parameter", keys)  # fmt: skip
+    working = [key for key in keys if any(entry.calculates for entry in seen.joined.rows[key].entries)]
+    calls = {many: sum(seen.rows[key]["launches"] for key in working if key[0].startswith("_foreach") == many)
+             for many in (False, True)}  # fmt: skip
+    change, why = "fused=True, or foreach=True, for the optimiser", f"{calls[False]:,.0f} launches a step update parameter by parameter"  # fmt: skip
+    if calls[False] < LAUNCHES:
+        change, why = "fused=True for the optimiser", f"{calls[True]:,.0f} operators go through all parameters: fused, one does"  # fmt: skip
+    if max(calls[False] - LAUNCHES + 2, calls[True]) > 1 and not any(key[0].startswith("_fused") for key in keys):
+        yield Advice("fused optimiser", seen.gain(keys, 0.0), change, why, keys)
 
 
 def _launches(seen: _Seen) -> Iterator[Advice]:
     """A host that does not keep up, in what is not the optimiser's, which has a rule of its own."""
     keys = [key for key, row in seen.rows.items() if row["bound"] == "launch" and key[2] not in ("", "optimizer")]
-    late = [gap for gap in seen.late if gap.reason == "host-bound" and gap.key and gap.key[2] != "optimizer"]
-    steps = len(seen.joined.steps)
     ways, gain = "torch.compile, or fewer and larger operators", seen.gain(keys, 0.0)
     calls = units.count(round(sum(seen.rows[key]["launches"] for key in keys)), "calls")
     why = f"{calls} a step with little to do but to find the way to the kernel"
     if seen.joined.on_gpu:
-        ways, gain = 'a CUDA graph, or torch.compile(mode="reduce-overhead")', sum(gap.seconds for gap in late) / steps
-        why = f"waits of the device for the next launch, in a step: {len(late) / steps:,.3g}"
+        late = [gap for gap in seen.late if gap.reason == "host-bound" and gap.key and gap.key[2] != "optimizer"]
+        ways, gain = 'a CUDA graph, or torch.compile(mode="reduce-overhead")', sum(gap.seconds for gap in late) / seen.steps  # fmt: skip
+        why = f"waits of the device for the next launch, in a step: {len(late) / seen.steps:,.3g}"
         keys = [gap.key for gap in late if gap.key]
-    if gain >= LAUNCHING * seen.profile.seconds:
+    if keys and gain >= LAUNCHING * seen.profile.seconds:
         yield Advice("fewer launches", gain, ways, why, keys)
 
 
@@ -209,18 +219,16 @@ def _elsewhere(seen: _Seen) -> Iterator[Advice]:
     """A host that does something else than torch's work, and lets it wait."""
     if seen.elsewhere:
         longest = max(seen.elsewhere, key=lambda gap: gap.seconds)
-        yield Advice("work outside of torch", sum(gap.seconds for gap in seen.elsewhere) / len(seen.joined.steps),
+        yield Advice("work outside of torch", sum(gap.seconds for gap in seen.elsewhere) / seen.steps,
                      "take Python, NumPy, files and waiting out of the step, or to another process",
                      f"no operator runs for up to {units.seconds(longest.seconds)}, before {longest.after}",
                      [(f"({longest.reason})", "", "")])  # fmt: skip
 
 
 def _checkpoints(seen: _Seen) -> Iterator[Advice]:
-    """Forward work that is done again."""
+    """Forward work that is done again; what checkpoints keep and hand over is detached."""
     if keys := seen.of_phase("recompute"):
-        keys += [
-            key for key in seen.of_phase("backward") if key[0] == "detach"
-        ]  # of what checkpoints keep and hand over
+        keys += [key for key in seen.of_phase("backward") if key[0] == "detach"]
         yield Advice("checkpoint less", seen.gain(keys, 0.0), "checkpoint fewer layers, or what is cheap to compute, if the memory allows it",
                      "the forward pass of what is checkpointed runs again in the backward pass", keys)  # fmt: skip
 
@@ -229,7 +237,7 @@ def _causal(seen: _Seen) -> Iterator[Advice]:
     """A causal mask that is handed over as a tensor."""
     keys = [key for key in seen.rows if key[0] == ATTENTION]
     if keys and (number := seen.profile.causal_masks):
-        least = sum(seen.rows[key]["least"] or 0.0 for key in keys) / 2  # of the pairs, more than half are visible
+        least = sum(map(seen.floor, keys)) / 2  # of the pairs, more than half are visible
         yield Advice("is_causal", seen.gain(keys, least), "is_causal=True in place of attn_mask",
                      f"{units.count(number, 'calls')} of attention take a tensor that says no more: hidden pairs are computed", keys)  # fmt: skip
 
@@ -238,16 +246,19 @@ def _math(seen: _Seen) -> Iterator[Advice]:
     """Attention that writes its scores to memory: by the kernel math, or by hand, product, softmax, product."""
     keys = {key for key, row in seen.joined.rows.items() if key[0] == ATTENTION
             and any(entry.work.kernel.startswith("math") for entry in row.entries)}  # fmt: skip
-    begun: list[Key] = []
-    for call in seen.calls:
-        name, module, phase = call.key
-        if phase == "forward" and call.entry is not None:
-            if name in ("bmm", "baddbmm"):
-                if ("_softmax", module, phase) in begun:
-                    keys |= {*begun, call.key}
+    by_hand: set[str] = set()
+    begun: list[Key] = []  # since the last product with weights
+    for key in (call.key for call in seen.calls if call.entry is not None and call.key[2] == "forward"):
+        begun.append(key)
+        if key[0] in ("bmm", "baddbmm"):
+            names = [name for name, module, _ in begun if module == key[1]]
+            scores = next(i for i, name in enumerate(names) if name in ("bmm", "baddbmm"))
+            if "_softmax" in names[scores:]:
+                keys |= set(begun)
+                by_hand.add(key[1])
                 begun = []
-            begun = [] if name in ("mm", "addmm") else [*begun, call.key]
-    by_hand = {key[1] for key in keys if key[0] != ATTENTION}
+        elif key[0] in WEIGHTED:
+            begun = []
     keys |= {key for key in seen.rows if key[1] in by_hand and key[2] == "backward" and key[0] not in ("mm", "addmm")}
     if keys:
         yield Advice("fused attention", seen.gain(keys, 0.0), "torch.nn.functional.scaled_dot_product_attention, with a mask for its fused kernels",
@@ -256,11 +267,10 @@ def _math(seen: _Seen) -> Iterator[Advice]:
 
 def _synchronises(seen: _Seen) -> Iterator[Advice]:
     """A host that waits for the device, which then waits for the host."""
-    waits = [gap for gap in seen.joined.gaps if gap.reason == "synchronised"]
-    if waits:
+    if waits := [gap for gap in seen.joined.gaps if gap.reason == "synchronised"]:
         during = Counter(gap.during for gap in waits).most_common(1)[0][0]
-        yield Advice("synchronising calls", sum(gap.seconds for gap in waits) / len(seen.joined.steps), "take .item(), .cpu() and print out of the loop, or call them every so many steps",
-                     f"{len(waits) / len(seen.joined.steps):,.3g} times a step, such as {during}: the device then has nothing to do",
+        yield Advice("synchronising calls", sum(gap.seconds for gap in waits) / seen.steps, "take .item(), .cpu() and print out of the loop, or call them every so many steps",
+                     f"{len(waits) / seen.steps:,.3g} times a step, such as {during}: the device then has nothing to do",
                      [gap.key for gap in waits if gap.key])  # fmt: skip
 
 
@@ -275,19 +285,22 @@ def _loader(seen: _Seen) -> Iterator[Advice]:
 
 def _head(seen: _Seen) -> Iterator[Advice]:
     """A last product over all positions, of whose result only a few rows are used."""
-    working: list[Any] = [
-        call for call in seen.calls if call.entry and call.entry.work.status != FREE and shapes(call.entry)
-    ]
-    for product, user in itertools.pairwise(working):
-        if product.key[0] not in ("mm", "addmm") or product.key[2] != "forward" or user.entry.work.status == COUNTED:
+    working = [call for call in seen.calls if call.entry and call.entry.work.status != FREE and shapes(call.entry)]
+    heads: defaultdict[Key, list[tuple[int, int]]] = defaultdict(list)  # positions, and those used, of each call
+    for product, user in pairwise(working):
+        if product.key[0] not in ("mm", "addmm") or product.key[2] != "forward" or product.key not in seen.rows:
             continue
-        (rows, d), (_, wide) = shapes(product.entry)[-2:]
-        used = [shape for shape in shapes(user.entry) if shape[-1:] == (wide,)]
+        (rows, d), (_, wide) = shapes(product.entry)[-2:]  # type: ignore[arg-type]
+        used = [shape for shape in shapes(user.entry) if shape[-1:] == (wide,)]  # type: ignore[arg-type]
         kept = max((math.prod(shape[:-1]) for shape in used), default=rows)
-        if wide > d and 2 * kept <= rows:
-            least = (seen.rows[product.key]["least"] or 0.0) * kept / rows if product.key in seen.rows else 0.0
-            yield Advice("head on all tokens", seen.gain([product.key], least, host=False), "select the positions first, then call the head on them alone",
-                         f"a product for {rows:,} positions, of which {kept:,} are used", [product.key])  # fmt: skip
+        if user.entry.work.status != COUNTED and wide > d and 2 * kept <= rows:  # type: ignore[union-attr]
+            heads[product.key].append((rows, kept))
+    for head, calls in heads.items():
+        rows, kept = map(sum, zip(*calls, strict=True))
+        touched = [key for key in seen.rows if (key[1] == head[1] and key[0] in (*PRODUCTS, "sum", "t", "view"))
+                   or (key[2] == "backward" and key[0].startswith(GATHERED))]  # fmt: skip
+        yield Advice("head on all tokens", seen.gain(touched, seen.floor(head) * kept / rows), "select the positions first, then call the head on them alone",
+                     f"a product for {rows:,} positions, of which {kept:,} are used", touched)  # fmt: skip
 
 
 RULES: tuple[Callable[[_Seen], Iterator[Advice]], ...] = (

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
+import zlib
 from dataclasses import dataclass, field
-from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Event", "Trace", "read_trace"]
+__all__ = ["Event", "Span", "Trace", "read_trace"]
+
+Span = tuple[float, float]  # start and end, s
 
 # Kineto's categories, by what the joining makes of them; the others (arrows, Python's stack, memory) are left alone.
 KINDS = {
@@ -20,6 +24,7 @@ ON_DEVICE = ("kernel", "copy")
 STEP = "ProfilerStep#"
 GRAPH = "## Call CompiledFxGraph"  # of torch.compile
 LOADER = "enumerate(DataLoader)"
+ROUNDED = 1e-6  # s, by which two steps may seem to overlap
 
 
 @dataclass(eq=False, slots=True)
@@ -42,51 +47,33 @@ class Trace:
     events: list[Event]  # in the order of their starts
     device: str  # the GPU's name; empty where none ran
     contents: dict[str, Any]  # the whole file
+    on_gpu: bool = field(init=False)  # whether a kernel or a copy ran on a device
+    is_compiled: bool = field(init=False)  # whether a graph of torch.compile ran
+    loading: list[Span] = field(init=False)  # when torch's data loader was asked for a batch
+    gloo: list[Event] = field(init=False)  # the collectives that gloo ran, on threads of its own
+    steps: list[Span] = field(
+        init=False
+    )  # by torch's annotation ``ProfilerStep#…``; without any, the trace is one step
 
-    @cached_property
-    def on_gpu(self) -> bool:
-        """Whether a kernel or a copy ran on a device."""
-        return any(each.kind in ON_DEVICE for each in self.events)
-
-    @property
-    def is_compiled(self) -> bool:
-        """Whether a graph of torch.compile ran."""
-        return any(each.name.startswith(GRAPH) for each in self.events)
-
-    @cached_property
-    def loading(self) -> list[tuple[float, float]]:
-        """When torch's data loader was asked for a batch."""
-        return [(each.start, each.end) for each in self.events if each.kind == "annotation" and LOADER in each.name]
-
-    @cached_property
-    def gloo(self) -> list[Event]:
-        """The collectives that gloo ran, on threads of its own."""
-        return [each for each in self.events if each.kind == "annotation" and each.name.startswith("gloo:")]
-
-    @property
-    def steps(self) -> list[tuple[float, float]]:
-        """Start and end of each step, by torch's annotation ``ProfilerStep#…``; without any, the trace is one step."""
-        found = sorted(
-            (each.start, each.end) for each in self.events if each.kind == "annotation" and each.name.startswith(STEP)
-        )
-        if not found:
-            found = [(min(each.start for each in self.events), max(each.end for each in self.events))]
-        late = max((each.end for each in self.events if each.kind in ON_DEVICE), default=0.0)
-        return [*found[:-1], (found[-1][0], max(found[-1][1], late))]  # nothing waited for the device
+    def __post_init__(self) -> None:
+        on_device = [each.end for each in self.events if each.kind in ON_DEVICE]
+        marks = [each for each in self.events if each.kind == "annotation"]
+        self.on_gpu = bool(on_device)
+        self.is_compiled = any(each.name.startswith(GRAPH) for each in self.events)
+        self.loading = [(each.start, each.end) for each in marks if LOADER in each.name]
+        self.gloo = [each for each in marks if each.name.startswith("gloo:")]
+        found = sorted((each.start, each.end) for each in marks if each.name.startswith(STEP))
+        begin, end = found.pop() if found else (self.events[0].start, max(each.end for each in self.events))
+        self.steps = [*found, (begin, max([end, *on_device]))]  # nothing waited for the device
 
 
 def read_trace(path: Any) -> Trace:
     """Read what ``torch.profiler.profile(…).export_chrome_trace(path)`` wrote, packed with gzip or not.
 
-    Parameters
-    ----------
-    path : Any
-        The file.
-
     Raises
     ------
     ValueError
-        For a file that was cut off, is no trace, or holds no operators.
+        For a file that was cut off, is no trace, or holds no operators, and for steps that overlap or take no time.
 
     Examples
     --------
@@ -97,39 +84,45 @@ def read_trace(path: Any) -> Trace:
     >>> [event.name for event in read_trace(file).events]
     ['aten::mm']
     """
-    file = Path(path)
-    again = "write it with torch.profiler.profile(...).export_chrome_trace(path), after the profiler's block has ended"
+
+    def refusal(why: str) -> ValueError:
+        again = (
+            "write it with torch.profiler.profile(...).export_chrome_trace(path), after the profiler's block has ended"
+        )
+        return ValueError(f"path={str(path)!r}: {why}; {again}")
+
     try:
-        raw = file.read_bytes()
+        raw = Path(path).read_bytes()
         contents = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
-    except (EOFError, gzip.BadGzipFile, json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"path={str(path)!r}: no whole trace, for it ends or breaks off ({error}); {again}") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise refusal(f"no whole trace, for it ends or breaks off ({error})") from None
     entries = contents.get("traceEvents") if isinstance(contents, dict) else None
     if not isinstance(entries, list):
-        raise ValueError(f"path={str(path)!r}: JSON without a list of traceEvents is no trace of torch's; {again}")
+        raise refusal("JSON without a list of traceEvents is no trace of torch's")
     try:
         events = [_event(each) for each in entries if each.get("ph") == "X" and each.get("cat") in KINDS]
+        card = str((contents.get("deviceProperties") or [{}])[0].get("name", ""))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(
-            f"path={str(path)!r}: an event without a name, a start or a duration ({error!r}); {again}"
-        ) from None
+        raise refusal(f"an event without a name, a start or a duration ({error!r})") from None
     if not any(each.kind == "operator" for each in events):
-        raise ValueError(
-            f"path={str(path)!r}: a trace without operators; profile with ProfilerActivity.CPU, and {again}"
-        )
-    events.sort(key=lambda each: (each.start, -each.end))
-    cards = contents.get("deviceProperties") or [{}]
-    on_gpu = any(each.kind in ON_DEVICE for each in events)
-    return Trace(events, str(cards[0].get("name", "")) if on_gpu else "", contents)
+        raise refusal("a trace without operators, which are those of ProfilerActivity.CPU")
+    card = card if any(each.kind in ON_DEVICE for each in events) else ""
+    trace = Trace(sorted(events, key=lambda each: (each.start, -each.end)), card, contents)
+    if any(start >= end for start, end in trace.steps):
+        raise refusal("a step takes no time")
+    if any(later < end - ROUNDED for (_, end), (later, _) in pairwise(trace.steps)):
+        raise refusal("its steps overlap, as those of several ranks in one file do; give each rank's by itself")
+    return trace
 
 
 def _event(entry: dict[str, Any]) -> Event:
     kind, args = KINDS[entry["cat"]], entry.get("args") or {}
     if str(entry["name"]).startswith(GRAPH):  # an annotation, at times
         kind = "operator"
-    lane = (
-        (args.get("device", entry.get("pid")), args.get("stream", entry["tid"])) if kind in ON_DEVICE else entry["tid"]
-    )
-    start = float(entry["ts"]) * 1e-6
-    end = start + float(entry.get("dur", 0)) * 1e-6
-    return Event(str(entry["name"]), kind, start, end, lane, args.get("correlation"), entry)
+    lane: Any = entry["tid"]
+    if kind in ON_DEVICE:
+        lane = args.get("device", entry.get("pid")), args.get("stream", lane)
+    start, took = float(entry["ts"]) * 1e-6, float(entry["dur"]) * 1e-6
+    if not (math.isfinite(start + took) and took >= 0):
+        raise ValueError(f"{entry['name']} of {entry['dur']} µs")
+    return Event(str(entry["name"]), kind, start, start + took, lane, args.get("correlation"), entry)

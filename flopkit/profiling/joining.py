@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from flopkit.counter.ledger import Entry
 from flopkit.counter.work import FREE, UNKNOWN
-from flopkit.profiling.compiled import name_compiled
-from flopkit.profiling.events import ON_DEVICE, Event, Trace
-from flopkit.profiling.matching import Call, Key, Node, calls_of, forest, match, own
+from flopkit.profiling.events import ON_DEVICE, Event, Span, Trace
+from flopkit.profiling.matching import Call, Key, Node, calls_of, forest, match, name_compiled, own
 
 __all__ = ["LOADING", "NOT_JOINED", "Gap", "Joined", "Row", "join"]
 
@@ -26,7 +26,6 @@ NOT_JOINED: Key = ("(not joined)", "", "")
 LOADING: Key = ("(data loader)", "", "")
 EQUAL = 1e-9  # s: a trace has nanoseconds
 COLLECTIVES = ("c10d::", "_c10d_functional::")  # operators that ask for communication, or wait for it
-WAIT = "wait_tensor"
 SYNCHRONISES = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy")
 
 
@@ -63,12 +62,13 @@ class Joined:
     rows: dict[Key, Row]
     steps: list[float]
     gaps: list[Gap]
-    strangers: dict[str, tuple[float, int]]  # what was not joined, by name: seconds and number, a step
+    strangers: dict[str, tuple[float, float]]  # what was not joined, by name: seconds and number, a step
     kernels: dict[str, float]  # seconds of each kernel a step, as the device has it
     owners: list[tuple[Event, Key]]
     on_gpu: bool
     uneven: int  # calls that ran in some of the steps only
     loading: float  # seconds a step in which the host asked a data loader for a batch
+    at_once: bool  # whether operators of several threads ran at once
 
 
 class _Piece(NamedTuple):
@@ -76,66 +76,59 @@ class _Piece(NamedTuple):
     end: float
     key: Key
     event: Event  # that it is, or a part of
-    communicates: bool
 
 
 def join(trace: Trace, report: Any) -> Joined:
     """Join the events of *trace* with the calls of *report*, which was counted by `flopkit.counter.running.in_order`."""
-    calls, steps = calls_of(report), trace.steps
-    spans: defaultdict[Any, list[tuple[float, float]]] = defaultdict(list)  # of gloo, whose is what it calls
+    calls, steps, on_gpu = calls_of(report), trace.steps, trace.on_gpu
+    spans: defaultdict[Any, list[Span]] = defaultdict(list)  # of gloo, whose is what it calls
     for event in trace.gloo:
         spans[event.lane].append((event.start, event.end))
     nodes = [node for node in forest(trace.events) if not _inside(node.event.start, spans[node.event.lane])]
     match(nodes, calls, steps)
     whose = name_compiled(nodes, calls, steps)
-    for node in nodes:
-        if _inside(node.event.start, trace.loading):
-            if node.parent is None or not _inside(node.parent.event.start, trace.loading):
-                node.owner = Call(LOADING, None, "", False)
-            if node.call is not None:
-                node.call.key = (node.call.key[0], LOADING[0], "")
+    loading = Call(LOADING)
+    for node in (node for node in nodes if _inside(node.event.start, trace.loading)):
+        if node.parent is None or not _inside(node.parent.event.start, trace.loading):
+            node.owner = loading
+        if node.call is not None:
+            node.call.key = (node.call.key[0], LOADING[0], "")
     own(nodes)
-    count, on_gpu = len(steps), trace.on_gpu
+    count = len(steps)
     rows: dict[Key, Row] = {}
 
     def row(key: Key) -> Row:
         return rows.setdefault(key, Row(key, [0.0] * count))
 
     pieces = _on_device(trace.events, nodes) if on_gpu else [*_on_host(nodes), *_by_gloo(trace.gloo, nodes)]
-    seconds, sent, hidden, quiet = _shared(pieces, steps)
-    for step, shares in enumerate(seconds):
-        for key, share in shares.items():
-            row(key).seconds[step] += share
-    for key, share in sent.items():
-        row(key).communication += share / count
-        row(key).hidden += hidden[key] / count
-    strangers: dict[str, tuple[float, int]] = {}
+    quiet = _share(pieces, steps, row)
+    strangers: defaultdict[str, Any] = defaultdict(Counter)  # seconds of each event, which is in pieces
     kernels: defaultdict[str, float] = defaultdict(float)
-    for piece in pieces:
-        if _inside(piece.start, steps):
-            name, length = piece.event.name, (piece.end - piece.start) / count
-            if on_gpu:
-                row(piece.key).launches += 1
-                kernels[name] += length
-            if piece.key == NOT_JOINED:
-                before = strangers.get(name, (0.0, 0))
-                strangers[name] = (before[0] + length, before[1] + 1)
+    for piece in (piece for piece in pieces if _inside(piece.start, steps)):
+        name, length = piece.event.name, (piece.end - piece.start) / count
+        if on_gpu:
+            row(piece.key).launches += 1
+            kernels[name] += length
+        if piece.key == NOT_JOINED:
+            strangers[name][id(piece.event)] += length
     ran = Counter(node.call for node in nodes if node.call)
     for call, times in ran.items():
         row(call.key).launches += 0 if on_gpu else times
     _enter_work(row, calls, ran, whose)
-    gaps = _explained(quiet, trace, nodes, pieces, steps)
+    gaps = _explained(quiet, trace, nodes, pieces)
     for gap in gaps:
         row((f"({gap.reason})", "", "")).seconds[gap.step] += gap.seconds
         if gap.reason == "host-bound" and gap.key is not None:
             row(gap.key).waited += gap.seconds / count
     owners = [(node.event, node.owner.key if node.owner else NOT_JOINED) for node in nodes]
     owners += [(piece.event, piece.key) for piece in pieces if on_gpu or piece.event.kind == "annotation"]
-    loading = sum(max(0.0, min(end, to) - max(start, at)) for start, end in steps for at, to in trace.loading) / count
+    loaded = sum(max(0.0, min(end, to) - max(start, at)) for start, end in steps for at, to in trace.loading) / count
     uneven = sum(0 < ran[call] < count for call in calls)
-    return Joined(
-        rows, [end - start for start, end in steps], gaps, strangers, kernels, owners, on_gpu, uneven, loading
-    )
+    took = [end - start for start, end in steps]
+    strange = {name: (sum(took.values()), len(took) / count) for name, took in strangers.items()}
+    outer = [node.event for node in nodes if node.parent is None and node.event.kind == "operator"]
+    at_once = any(a.lane != b.lane and b.start < a.end for a, b in pairwise(outer))
+    return Joined(rows, took, gaps, strange, kernels, owners, on_gpu, uneven, loaded, at_once)
 
 
 def _enter_work(row: Any, calls: Sequence[Call], matched: Container[Call], compiled: dict[Call, Key]) -> None:
@@ -143,19 +136,14 @@ def _enter_work(row: Any, calls: Sequence[Call], matched: Container[Call], compi
     compiled to, or of what was not joined.
     """
     attention = {call.key for call in calls if call.entry is None and call in matched}
-    after: Any = None  # the call outside, which ends after what it opened
+    after: Call | None = None  # the call outside, which ends after what it opened
     for call in reversed(calls):
         joined = call in matched or (call.entry is not None and call.key in attention)
         if not call.is_inside:
             opened = call.entry is not None and call.entry.work.status == UNKNOWN
             after = call if opened and call in matched else None
-        key = (
-            call.key
-            if joined
-            else after.key
-            if call.is_inside and after is not None
-            else compiled.get(call, NOT_JOINED)
-        )
+        around = after if call.is_inside and not joined else None
+        key = call.key if joined else around.key if around else compiled.get(call, NOT_JOINED)
         if call.entry is not None and (joined or call.entry.work.status != FREE or call.entry.work.bytes):
             row(key).entries.append(call.entry)
 
@@ -163,17 +151,13 @@ def _enter_work(row: Any, calls: Sequence[Call], matched: Container[Call], compi
 def _on_host(nodes: Sequence[Node]) -> list[_Piece]:
     """The own time of each operator: that in which none of those that it calls runs."""
     found = []
-    for node in nodes:
-        if node.event.kind != "operator":
-            continue
-        key, at, sends = node.owner.key if node.owner else NOT_JOINED, node.event.start, _communicates(node)
-        for child in node.children:
-            if child.event.kind == "operator":
-                if child.event.start > at:
-                    found.append(_Piece(at, child.event.start, key, node.event, sends))
-                at = max(at, child.event.end)
-        if node.event.end > at:
-            found.append(_Piece(at, node.event.end, key, node.event, sends))
+    for node in (node for node in nodes if node.event.kind == "operator"):
+        key, at = node.owner.key if node.owner else NOT_JOINED, node.event.start
+        inside = [(child.event.start, child.event.end) for child in node.children if child.event.kind == "operator"]
+        for start, end in [*inside, (node.event.end, node.event.end)]:
+            if start > at:
+                found.append(_Piece(at, start, key, node.event))
+            at = max(at, end)
     return found
 
 
@@ -182,98 +166,94 @@ def _by_gloo(ran: Sequence[Event], nodes: Sequence[Node]) -> list[_Piece]:
 
     Where the trace has more of one than of the other, or one that runs before it is asked for, nobody can tell whose each is.
     """
-    asked = [node for node in nodes if _communicates(node) and WAIT not in node.event.name
-             and not (node.parent and _communicates(node.parent))]  # fmt: skip
-    told = len(asked) == len(ran) and all(
-        node.event.start <= event.start for node, event in zip(asked, ran, strict=True)
-    )
+    asked = [node for node in nodes if _communicates(node.event) and "wait_tensor" not in node.event.name
+             and not (node.parent and _communicates(node.parent.event))]  # fmt: skip
+    told = len(asked) == len(ran) and all(a.event.start <= b.start for a, b in zip(asked, ran, strict=True))
     owners = [node.owner for node in asked] if told else [None] * len(ran)
-    return [_Piece(event.start, event.end, owner.key if owner else NOT_JOINED, event, True)
+    return [_Piece(event.start, event.end, owner.key if owner else NOT_JOINED, event)
             for event, owner in zip(ran, owners, strict=True)]  # fmt: skip
 
 
-def _communicates(node: Node) -> bool:
-    return node.event.kind == "operator" and node.event.name.startswith(COLLECTIVES)
+def _communicates(event: Event) -> bool:
+    """Whether an event is NCCL's kernel, a collective of gloo, or the operator that asks for one."""
+    if event.kind in ON_DEVICE:
+        return "nccl" in event.name.lower()
+    return event.name.startswith("gloo:" if event.kind == "annotation" else COLLECTIVES)
 
 
 def _on_device(events: Sequence[Event], nodes: Sequence[Node]) -> list[_Piece]:
     """Kernels and copies: each belongs to the operator in which it was launched."""
-    launched = {node.event.correlation: node for node in nodes if node.event.kind == "launch"}
+    launched = {node.event.correlation: node.owner for node in nodes if node.event.kind == "launch"}
+    launched.pop(None, None)
     found = []
-    for event in events:
-        if event.kind in ON_DEVICE:
-            node = launched.get(event.correlation) if event.correlation is not None else None
-            key = node.owner.key if node and node.owner else NOT_JOINED
-            found.append(_Piece(event.start, event.end, key, event, "nccl" in event.name.lower()))
+    for event in (event for event in events if event.kind in ON_DEVICE):
+        owner = launched.get(event.correlation)
+        found.append(_Piece(event.start, event.end, owner.key if owner else NOT_JOINED, event))
     return found
 
 
-def _shared(
-    pieces: Sequence[_Piece], steps: Sequence[tuple[float, float]]
-) -> tuple[list[dict[Key, float]], dict[Key, float], dict[Key, float], list[tuple[float, float, int]]]:
-    """Seconds of each step by row, seconds of communication, those of them that hide behind other kernels, and the stretches in which nothing runs."""
+def _share(
+    pieces: Sequence[_Piece], steps: Sequence[Span], row: Callable[[Key], Row]
+) -> list[tuple[float, float, int]]:
+    """Give each row its seconds, those of communication, and what of these hides behind other work; the stretches of each step in which nothing ran."""
     marks: list[tuple[float, int, int]] = []  # at one instant, what ends before what begins
     for i, piece in enumerate(pieces):
         if piece.end > piece.start:
             marks += [(piece.end, 0, i), (piece.start, 3, i)]
     for k, (start, end) in enumerate(steps):
         marks += [(end, 1, k), (start, 2, k)]
-    marks.sort()
-    seconds: list[dict[Key, float]] = [defaultdict(float) for _ in steps]
-    sent: dict[Key, float] = defaultdict(float)
-    hidden: dict[Key, float] = defaultdict(float)
     quiet: list[tuple[float, float, int]] = []
     working: dict[int, Key] = {}
     sending: dict[int, Key] = {}
-    step, last = -1, marks[0][0]
-    for time, what, which in marks:
+    lane = [sending if _communicates(piece.event) else working for piece in pieces]
+    step, last = -1, 0.0
+    for time, what, which in sorted(marks):
         if time > last and step >= 0:
             running = working or sending
             for key in running.values():
-                seconds[step][key] += (time - last) / len(running)
+                row(key).seconds[step] += (time - last) / len(running)
             for key in sending.values():
-                sent[key] += (time - last) / len(sending)
-                hidden[key] += (time - last) / len(sending) * bool(working)
-            if not running:
-                if quiet and quiet[-1][1:] == (last, step):
-                    quiet[-1] = (quiet[-1][0], time, step)
-                else:
-                    quiet.append((last, time, step))
+                share = (time - last) / len(sending) / len(steps)
+                row(key).communication += share
+                row(key).hidden += share * bool(working)
+            if not running and quiet and quiet[-1][1:] == (last, step):
+                quiet[-1] = (quiet[-1][0], time, step)
+            elif not running:
+                quiet.append((last, time, step))
         last = time
-        lane = sending if what in (0, 3) and pieces[which].communicates else working
         if what == 0:
-            lane.pop(which, None)
+            lane[which].pop(which)
         elif what == 3:
-            lane[which] = pieces[which].key
+            lane[which][which] = pieces[which].key
         elif what == 2 or step == which:
             step = which if what == 2 else -1
-    return seconds, sent, hidden, quiet
+    return quiet
 
 
-def _inside(time: float, spans: Sequence[tuple[float, float]]) -> bool:
+def _inside(time: float, spans: Sequence[Span]) -> bool:
     last = bisect_right(spans, (time, math.inf)) - 1
     return last >= 0 and time < spans[last][1]
 
 
 def _explained(
-    quiet: Sequence[tuple[float, float, int]], trace: Trace, nodes: Sequence[Node], pieces: Sequence[_Piece],
-    steps: Sequence[tuple[float, float]],
-) -> list[Gap]:  # fmt: skip
+    quiet: Sequence[tuple[float, float, int]], trace: Trace, nodes: Sequence[Node], pieces: Sequence[_Piece]
+) -> list[Gap]:
     """Why nothing ran."""
     launches = [node for node in nodes if node.event.kind == "launch"]
-    by_correlation = {node.event.correlation: node.event for node in launches}
+    launched = {node.event.correlation: node.event.end for node in launches}
     waits = [node for node in launches if node.event.name in SYNCHRONISES]
-    last = [next((node.event for node in reversed(launches) if begin <= node.event.start < end), None)
-            for begin, end in steps]  # fmt: skip
     by_start, by_end = sorted(pieces, key=lambda piece: piece.start), sorted(pieces, key=lambda piece: piece.end)
     starts, ends = [piece.start for piece in by_start], [piece.end for piece in by_end]
+    waited_for = []  # whether the profile waited for the device, between two steps
+    for begin, close in trace.steps:
+        last = next((node.event.name for node in reversed(launches) if begin <= node.event.start < close), "")
+        waited_for.append(last == "cudaDeviceSynchronize")
     found = []
     for start, end, step in quiet:
-        closing, (begin, close) = last[step], steps[step]
-        # Whether the profile waited, between two steps.
-        waited_for = closing is not None and closing.name == "cudaDeviceSynchronize"
+        begin, close = trace.steps[step]
         i, j = bisect_left(starts, end - EQUAL), bisect_left(ends, start + EQUAL) - 1
-        after = by_start[i] if i < len(starts) and (starts[i] < close or (trace.on_gpu and not waited_for)) else None
+        is_there = i < len(starts) and (starts[i] < close or (trace.on_gpu and not waited_for[step]))
+        after = by_start[i] if is_there else None
         before = by_end[j].event.name if j >= 0 and ends[j] >= begin else "(start of the step)"
         wait = next((each for each in waits if start - EQUAL <= each.event.end <= end + EQUAL), None)
         during = ""
@@ -281,21 +261,22 @@ def _explained(
             reason = "data loader"
         elif not trace.on_gpu:
             reason = "Python"
-        elif waited_for and start <= begin + EQUAL:
+        elif waited_for[step] and start <= begin + EQUAL:
             reason = "start of step"
         elif after is None:
             reason = "end of step"
         elif wait is not None:
-            reason, during = "synchronised", " in ".join(filter(None, (wait.event.name, _outermost(wait))))
+            reason, during = "synchronised", _chain(wait)
         else:
-            launch = by_correlation.get(after.event.correlation)
-            reason = "host-bound" if launch is not None and launch.end > start else "waiting"
+            reason = "host-bound" if launched.get(after.event.correlation, start) > start else "waiting"
         name, key = (after.event.name, after.key) if after else ("(end of the step)", None)
         found.append(Gap(start, end - start, step, reason, before, name, key, during))
     return found
 
 
-def _outermost(node: Node) -> str:
+def _chain(wait: Node) -> str:
+    """A call that waits, and the operator in which it does."""
+    node = wait
     while node.parent is not None:
         node = node.parent
-    return node.event.name if node.event.kind == "operator" else ""
+    return wait.event.name + (f" in {node.event.name}" if node.event.kind == "operator" else "")

@@ -5,19 +5,23 @@ from __future__ import annotations
 import gzip
 import json
 import statistics
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from flopkit import devices, units
 from flopkit.counter.breakdown import check_depth
+from flopkit.dtypes import format_of
 from flopkit.measuring.measurement import Measurement
 from flopkit.measuring.protocol import interval
 from flopkit.profiling.events import Trace, read_trace
 from flopkit.profiling.joining import NOT_JOINED, Joined, join
 from flopkit.profiling.matching import WHOLE, Key
-from flopkit.profiling.rows import COLUMNS, FORMATS, MARKS, beats, compared, grouped, key_of, main_roof, rows_of
+from flopkit.profiling.rows import COLUMNS, FORMATS, MARKS, beats, compared, flops_of, grouped, key_of, rows_of
+from flopkit.rooflines import roofline
 from flopkit.tables import Table, as_html
 
 __all__ = ["Profile"]
@@ -30,30 +34,26 @@ class Profile:
     or of a reason for which nothing ran, such as ``(Python)`` or ``(host-bound)``. The rows sum to ``seconds``.
 
     The roof is that of the device that the trace names, on a CPU of the ceilings that `flopkit.ceilings` kept; `on` takes another.
-
-    Notes
-    -----
-    What was joined on CUDA has been tested on traces only, not on a GPU.
     """
 
     def __init__(
         self, trace: Trace, report: Any, plain: Measurement | None = None, *, device: Any = None, dtype: Any = None,
         causal_masks: int = 0, _joined: Joined | None = None,
     ) -> None:  # fmt: skip
-        self.trace, self.report, self.plain, self.causal_masks = trace, report, plain, causal_masks
+        self.trace, self.report, self.plain, self.causal_masks, self.dtype = trace, report, plain, causal_masks, dtype
         self.joined = _joined or join(trace, report)
         self.notes: list[str] = []
-        self.dtype = dtype
         self.device = self._found() if device is None else device
         self.rows = rows_of(self.joined, report, self.device, dtype)
-        if uneven := self.joined.uneven:
-            self.notes.append(
-                f"the steps differ: {units.count(uneven, 'operators')} of the counted one ran in some of them only; their rates are too high"
-            )
-        if beaten := sum(beats(row) for row in self.rows):
-            self.notes.append(
-                f"{units.count(beaten, 'rows')} faster than the roof: caches serve their bytes, or the roof is another device's, or was measured while other programs ran: fk.ceilings() measures it anew"
-            )
+        unseen = sum(row["flops"] for row in self.rows if not row["seconds"])
+        beaten = sum(beats(row) for row in self.rows)
+        for number, note in (
+            (self.joined.uneven, f"the steps differ: {units.count(self.joined.uneven, 'operators')} of the counted one ran in some of them only; their rates are too high"),
+            (self.joined.at_once, "operators of several threads ran at once: those of one name are joined in the order in which they began, so that their modules may be each other's"),
+            (unseen and not trace.is_compiled, f"{units.si(unseen, 'FLOPs')} of the count have no seconds: the profiler did not see what ran them, such as threads, or the trace is another program's"),
+            (beaten, f"{units.count(beaten, 'rows')} faster than the roof: caches serve their bytes, or the roof is another device's, or was measured while other programs ran: fk.ceilings() measures it anew"),
+        ):  # fmt: skip
+            self.notes += [note] * bool(number)
 
     @classmethod
     def from_trace(cls, path: Any, report: Any, device: Any = None, dtype: Any = None) -> Profile:
@@ -74,7 +74,8 @@ class Profile:
         Raises
         ------
         ValueError
-            For a file that was cut off or holds no operators, and for a report without the order of its calls.
+            For a file that was cut off or holds no operators, for steps that overlap or take no time, and for a report without the
+            order of its calls.
 
         Examples
         --------
@@ -89,18 +90,14 @@ class Profile:
         {'addmm': 262144}
         """
         if getattr(report, "order", None) is None:
-            raise ValueError(
-                f"report={type(report).__name__}: it has no order of calls to join by; count with flopkit.profiling.in_order(step)"
-            )
+            way = "count with flopkit.profiling.in_order(step)"
+            raise ValueError(f"report={type(report).__name__}: it has no order of calls to join by; {way}")
         return cls(read_trace(path), report, device=device, dtype=dtype)
 
     def on(self, device: Any, dtype: Any = None) -> Profile:
         """The same seconds against the roof of *device*: a name, a `flopkit.Device`, or anything with ``peak`` and ``bandwidth``."""
-        return Profile(
-            self.trace, self.report, self.plain, device=device, dtype=dtype, causal_masks=self.causal_masks, _joined=self.joined
-        )  # fmt: skip
-
-    # -- the step -----------------------------------------------------------------------------------------------
+        kept = self.trace, self.report, self.plain
+        return Profile(*kept, device=device, dtype=dtype, causal_masks=self.causal_masks, _joined=self.joined)
 
     @property
     def seconds(self) -> float:
@@ -130,8 +127,6 @@ class Profile:
         lost = sum(row["seconds"] for row in self.rows if key_of(row) == NOT_JOINED)
         return 1 - lost / busy if busy else 1.0
 
-    # -- rows ---------------------------------------------------------------------------------------------------
-
     def table(self) -> Table:
         """One row for each operator, module and phase, the most seconds first.
 
@@ -142,18 +137,17 @@ class Profile:
         compute, memory, both, communication or launch, and *launches*: kernels and copies, on a CPU calls.
 
         What a data loader calls in the main process has the module ``(data loader)`` and no phase. Rows that torch.compile fused
-        (``compiled: …``) have no bytes, and so no bound.
+        (``compiled: …``) have no bytes, and so no bound. The scores that a fused backward pass computes again are in its row. The operator
+        with which a checkpoint stops computing again is a row of the phase recompute without FLOPs.
 
         On a GPU a row is launch-bound where the device waited for its launches longer than they ran; on a CPU where a call moves less than
         64 KiB and does less than a million FLOPs.
         """
-        return self._table(self.rows, MARKS, "by operator, module and phase")
+        return self._table(MARKS, "by operator, module and phase", key_of)
 
     def by_op(self) -> Table:
         """One row for each operator and phase, with the columns of `table`."""
-        return self._table(
-            self._groups(lambda row: (row["operator"], "", row["phase"])), ("operator", "phase"), "by operator"
-        )
+        return self._table(("operator", "phase"), "by operator", lambda row: (row["operator"], "", row["phase"]))
 
     def by_module(self, depth: int | None = None) -> Table:
         """One row for each module, without what its submodules did, so that the rows sum to the step.
@@ -177,13 +171,13 @@ class Profile:
                 return ("", row["module"], "")
             return ("", ".".join(row["module"].split(".")[:depth]) or WHOLE, "")
 
-        return self._table(self._groups(place), ("module",), "by module")
+        return self._table(("module",), "by module", place)
 
     def by_phase(self) -> Table:
         """One row for each phase, and for what belongs to none."""
         return self._table(
-            self._groups(lambda row: ("", "", row["phase"] or row["module"] or row["operator"])), ("phase",), "by phase"
-        )  # fmt: skip
+            ("phase",), "by phase", lambda row: ("", "", row["phase"] or row["module"] or row["operator"])
+        )
 
     def gaps(self, most: int = 20) -> Table:
         """The longest stretches of all steps in which nothing ran: when, why, between what, and what the host was doing.
@@ -197,15 +191,12 @@ class Profile:
         most : int, optional
             How many.
         """
-        ranked = sorted(self.joined.gaps, key=lambda gap: -gap.seconds)[:most]
-        first = self.trace.events[0].start
-        rows = [
-            {"start": gap.start - first, "seconds": gap.seconds, "step": gap.step, "reason": gap.reason, "before": gap.before,
-             "after": gap.after, "module": gap.key[1] if gap.key else "", "during": gap.during}
-            for gap in ranked
-        ]  # fmt: skip
-        return Table(rows, caption=f"the longest {len(rows)} of {len(self.joined.gaps)} stretches in which nothing ran",
-                     formats={name: FORMATS[name] for name in ("start", "seconds")})  # fmt: skip
+        rows, first = [], self.trace.events[0].start
+        for gap in sorted(self.joined.gaps, key=lambda gap: -gap.seconds)[:most]:
+            rows.append({**gap._asdict(), "start": gap.start - first, "module": gap.key[1] if gap.key else ""})
+        columns = ["start", "seconds", "step", "reason", "before", "after", "module", "during"]
+        caption = f"the longest {len(rows)} of {len(self.joined.gaps)} stretches in which nothing ran"
+        return Table(rows, caption=caption, formats=FORMATS, columns=columns)
 
     def communication(self) -> Table:
         """The rows that communicate: seconds in which they did, those of them *exposed*, and those *hidden* behind other work.
@@ -218,20 +209,14 @@ class Profile:
         A collective of gloo belongs to the operator that asked for it, in their order; where their numbers differ it is ``(not joined)``.
         Collectives of other back ends on a CPU leave no events in a trace.
         """
-        rows = [
-            {**{name: row[name] for name in MARKS}, "seconds": row["communication"], "exposed": row["communication"] - row["hidden"],
-             "hidden": row["hidden"]}
-            for row in self.rows if row["communication"]
-        ]  # fmt: skip
-        return Table(rows, caption="communication", formats=FORMATS)
+        rows = [{**row, "seconds": row["communication"], "exposed": row["communication"] - row["hidden"]}
+                for row in self.rows if row["communication"]]  # fmt: skip
+        return Table(rows, caption="communication", formats=FORMATS, columns=[*MARKS, "seconds", "exposed", "hidden"])
 
     def not_joined(self) -> Table:
-        """What the trace shows and the counter did not see, by its name in the trace: a CUDA graph's kernels, the engine."""
-        rows = [
-            {"name": name, "seconds": seconds, "number": number}
-            for name, (seconds, number) in sorted(self.joined.strangers.items(), key=lambda item: -item[1][0])
-        ]
-        return Table(rows, caption="not joined, all steps", formats=FORMATS)
+        """What the trace shows and the counter did not see in a mean step, by its name in the trace: a CUDA graph's kernels, the engine."""
+        rows = [{"name": name, "seconds": seconds, "number": number} for name, (seconds, number) in self.joined.strangers.items()]  # fmt: skip
+        return Table(sorted(rows, key=lambda row: -row["seconds"]), caption="not joined, in a step", formats=FORMATS)
 
     def advice(self) -> Table:
         """What could be changed, the most that each can gain, and the rows that say so.
@@ -239,15 +224,17 @@ class Profile:
         Notes
         -----
         Columns: *advice*, what to *change*, the share *at most* of the step that this can save and its *seconds*, *why*, and the *rows*.
-        It is a bound, Amdahl's over the rows, and no promise: they cannot take less than nothing, or than their roof where it is known. Bounds of
-        several changes overlap, so they don't add up. Rows at their roof are listed last: nothing to gain here.
+        It is a bound, Amdahl's over the rows, and no promise: they cannot take less than nothing, or than their roof where it is known. Memory
+        is no roof for calls whose bytes a cache may serve (64 MiB), nor is one that the rows beat. Bounds of several changes overlap, so they
+        don't add up. Rows at their roof are listed last: nothing to gain here.
         """
         from flopkit.profiling.advising import advice
 
         return advice(self)
 
     def compare(self, after: Profile) -> Table:
-        """What came of a change: seconds *before* and *after*, and what was *saved* with its 95 % interval, for the step and each operator.
+        """What came of a change: seconds *before* and *after*, and what was *saved* with its 95 % interval, for the step, for the step
+        without the profiler where both profiles have that, and for each operator.
 
         Parameters
         ----------
@@ -260,19 +247,21 @@ class Profile:
             For what is no profile.
         ValueError
             For profiles of a CPU and of a GPU, which have rows of other kinds, and for profiles of one step, which have no interval.
+
+        Notes
+        -----
+        The intervals are those of the steps of each profile. A machine that became slower between the two is not in them: profile
+        both again, in turns, before you believe a small difference.
         """
         if not isinstance(after, Profile):
             raise TypeError(f"after={after!r}: must be a Profile, the result of fk.profile(...)")
-        if self.joined.on_gpu != after.joined.on_gpu or self.trace.device != after.trace.device:
-            raise ValueError(
-                f"after ran on {after.trace.device or 'a CPU'}, before on {self.trace.device or 'a CPU'}: pass two profiles of one device"
-            )
+        mine, theirs = (each.trace.device or ("a GPU" if each.joined.on_gpu else "a CPU") for each in (self, after))
+        if mine != theirs:
+            raise ValueError(f"after ran on {theirs}, before on {mine}: pass two profiles of one device")
         if min(len(self.joined.steps), len(after.joined.steps)) < 2:
             raise ValueError("a profile of 1 step has no interval: give each profile several steps")
         caption = "before and after, seconds a step with 95 % intervals"
-        return Table(compared(self.joined, after.joined), caption=caption, formats=FORMATS)
-
-    # -- elsewhere ----------------------------------------------------------------------------------------------
+        return Table(compared(self, after), caption=caption, formats=FORMATS)
 
     def to_frame(self) -> Any:
         """`table` as a data frame of pandas or polars: see `flopkit.tables.Table.to_frame`."""
@@ -301,26 +290,22 @@ class Profile:
         file = Path(path)
         columns = {key_of(row): {name: row[name] for name in (*MARKS, *COLUMNS)} for row in self.rows}
         added = {id(event.source): columns[key] for event, key in self.joined.owners if key in columns}
-        events = [
-            {**each, "args": {**each.get("args", {}), "flopkit": added[id(each)]}} if id(each) in added else each
-            for each in self.trace.contents["traceEvents"]
-        ]
+        events = []
+        for each in self.trace.contents["traceEvents"]:
+            ours = {"args": {**(each.get("args") or {}), "flopkit": added[id(each)]}} if id(each) in added else {}
+            events.append({**each, **ours})
         text = json.dumps({**self.trace.contents, "traceEvents": events}).encode()
         file.write_bytes(gzip.compress(text) if file.suffix == ".gz" else text)
         return file
 
     def summary(self) -> list[str]:
         """The profile in a few lines."""
-        low, high = self.seconds_ci
         steps = len(self.joined.steps)
-        spread = f" ± {units.percent((high - low) / 2 / self.seconds)}" if steps > 1 else ""
+        spread = f" ± {units.percent(self.seconds_ci[1] / self.seconds - 1)}" if steps > 1 else ""
         plain = "the time without it was not measured"
         if self.plain is not None and self.overhead is not None:
-            adds = (
-                f"profiling adds {units.percent(self.overhead)}"
-                if self.overhead >= 0
-                else "what profiling adds is lost in the noise"
-            )
+            lost = "what profiling adds is lost in the noise"
+            adds = f"profiling adds {units.percent(self.overhead)}" if self.overhead >= 0 else lost
             plain = f"{units.seconds(self.plain.seconds)} without it (fk.measure): {adds}"
         sent = [sum(row[name] for row in self.rows) for name in ("communication", "hidden")]
         return [
@@ -342,11 +327,15 @@ class Profile:
         more = f" (the first {most} of {len(table)})" if len(table) > most else ""
         return Table(table.rows[:most], caption=table.caption + more, formats=FORMATS, columns=table.columns)
 
-    # -- how it comes about -------------------------------------------------------------------------------------
-
     def roof(self) -> tuple[float, float]:
         """Bandwidth of the device, and its peak in the number format with the most FLOPs."""
-        return main_roof(self.joined, self.report, self.device, self.dtype)
+        flops: Counter[str] = Counter()
+        for entry, *_ in self.report.order:
+            flops[format_of(entry.work.dtype)] += flops_of(self.report, [entry])
+        device = devices.device(self.device) if isinstance(self.device, str) else self.device
+        mode = self.dtype or devices.fastest_mode(device, flops.most_common(1)[0][0])
+        at_ridge = roofline(SimpleNamespace(flops=1, bytes=1), device, mode)
+        return float(at_ridge.bandwidth), float(at_ridge.peak)
 
     @cached_property
     def device_name(self) -> str:
@@ -362,9 +351,6 @@ class Profile:
             self.notes += [f"no roof: {error}"] * self.joined.on_gpu
             return None
 
-    def _groups(self, place: Callable[[dict[str, Any]], Key]) -> list[dict[str, Any]]:
-        return grouped(self.rows, place, self.seconds, self.joined.on_gpu)
-
-    def _table(self, rows: Sequence[dict[str, Any]], marks: Sequence[str], caption: str) -> Table:
-        whole = f"{caption}, convention {self.report.convention}"
+    def _table(self, marks: Sequence[str], caption: str, place: Callable[[dict[str, Any]], Key]) -> Table:
+        rows, whole = grouped(self.rows, place, self.joined), f"{caption}, convention {self.report.convention}"
         return Table(rows, caption=whole, formats=FORMATS, columns=[*marks, *COLUMNS])

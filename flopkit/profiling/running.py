@@ -22,6 +22,7 @@ from flopkit.sizes import positive
 __all__ = ["profile"]
 
 STEPS = (3, 10)  # at least, at most
+ALONE = "run equally many steps on each under torch.profiler, and join: flopkit.profiling.Profile.from_trace(path, flopkit.profiling.in_order(step))"
 
 
 def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None, **kwargs: Any) -> Profile:
@@ -47,13 +48,14 @@ def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None
     TypeError
         If *fn* cannot be called or only makes a generator or a coroutine, or the budget is no number.
     ValueError
-        For a budget that is not positive, a function that runs no operator, runs all in threads of its own, or communicates
-        with other ranks, while another of torch's profilers runs, and for whatever `flopkit.measure` refuses.
+        For a budget that is not positive, a function that runs no operator, or communicates with other ranks, while another of torch's
+        profilers runs, for whatever `flopkit.measure` refuses, and where an old torch sees nothing of a function that runs all in threads.
 
     Notes
     -----
     Profiling lengthens a step, the more the shorter its operators: `flopkit.profiling.Profile.overhead` says by how much. Short rows are too long by a
     microsecond or two a call. The step is called a few times for each of the three; what it changes, such as weights, changes each time.
+    What it runs in threads of its own is seen; operators that run at once share the time.
 
     Functions that were compiled run uncompiled while they are counted. What torch.compile made of them has rows of its own:
     ``compiled: add + relu`` is what it fused, named by the operators that left no event. It has their FLOPs but no bytes,
@@ -74,30 +76,30 @@ def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None
     if not callable(fn):
         raise TypeError(f"fn={fn!r}: must be a function or a module; pass its arguments after it, profile(fn, x)")
     budget = BUDGET if time_budget is None else positive("time_budget", time_budget, "seconds")
+    name = str(getattr(fn, "__name__", type(fn).__name__))
     for is_late, way in ((inspect.isgeneratorfunction, "list"), (inspect.iscoroutinefunction, "asyncio.run")):
         if is_late(fn):
-            raise TypeError(f"fn={_name(fn)}: a call of it runs nothing yet; pass lambda: {way}({_name(fn)}(…))")
+            raise TypeError(f"fn={name}: a call of it runs nothing yet; pass lambda: {way}({name}(…))")
     if _profiler_runs():
         raise ValueError("torch's profiler is running, and only one can: call fk.profile outside of its block")
-    _check_alone(fn, args, kwargs)
+    if _has_peers() and in_order(fn, *args, **kwargs).communication.rows:
+        raise ValueError(
+            f"fn={name}: it communicates with other ranks, and ranks that run it by their own clocks lose step; {ALONE}"
+        )
     plain = measure(fn, *args, time_budget=budget / 2, **kwargs)
     report = in_order(fn, *args, **kwargs)
     if not report.order:
-        raise ValueError(f"fn={_name(fn)}: no operator of torch ran in it; pass a step that runs some")
-    fewest, most = STEPS
-    steps = max(fewest, min(most, int(budget / 2 / plain.seconds)))
-    trace = _traced(fn, args, kwargs, steps)
+        raise ValueError(f"fn={name}: no operator of torch ran in it; pass a step that runs some")
+    steps = max(STEPS[0], min(STEPS[1], int(budget / 2 / plain.seconds)))
+    run = arguments.rotating(fn, arguments.copies((args, kwargs), arguments.place(arguments.tensors(args, kwargs))))
+    trace = _traced(run, name, steps)
     if trace.is_compiled:  # and products may be in another order, so their sizes are asked for, too
-        trace = _traced(fn, args, kwargs, steps, record_shapes=True)
+        trace = _traced(run, name, steps, record_shapes=True)
     masks = _causal_masks()
     if any(entry.op == ATTENTION for entry, *_ in report.order):
         with masks:
-            fn(*args, **kwargs)
+            run()
     return Profile(trace, report, plain, causal_masks=masks.found)
-
-
-def _name(fn: Any) -> str:
-    return str(getattr(fn, "__name__", type(fn).__name__))
 
 
 def _profiler_runs() -> bool:
@@ -106,23 +108,25 @@ def _profiler_runs() -> bool:
     return bool(torch.autograd.profiler._is_profiler_enabled)
 
 
-def _check_alone(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _has_peers() -> bool:
     """Each rank of a job would decide by its own clock how often it runs the step, and wait for ever for the others."""
     import torch
 
     group: Any = torch.distributed
-    if not (group.is_available() and group.is_initialized() and group.get_world_size() > 1):
-        return
-    if in_order(fn, *args, **kwargs).communication.rows:
-        raise ValueError(
-            f"fn={_name(fn)}: it communicates with other ranks, and ranks that run it by their own clocks lose step; "
-            "run equally many steps on each under torch.profiler, and join: flopkit.profiling.Profile.from_trace(path, flopkit.profiling.in_order(step))"
-        )
+    return bool(group.is_available() and group.is_initialized() and group.get_world_size() > 1)
 
 
-def _traced(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], steps: int, record_shapes: bool = False
-) -> Trace:
+def _all_threads() -> Any:
+    """What makes the profiler see the threads that a program starts; None in a torch that cannot."""
+    from torch._C._profiler import _ExperimentalConfig
+
+    try:
+        return _ExperimentalConfig(profile_all_threads=True)
+    except TypeError:
+        return None
+
+
+def _traced(run: Callable[[], object], name: str, steps: int, record_shapes: bool = False) -> Trace:
     """So many steps under torch's profiler, after one that is not kept."""
     import torch
     from torch.profiler import ProfilerActivity, record_function
@@ -130,22 +134,20 @@ def _traced(
     cuda: Any = torch.cuda
     on_gpu = cuda.is_available() and cuda.is_initialized()
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
-    run = arguments.rotating(fn, arguments.copies((args, kwargs), arguments.place(arguments.tensors(args, kwargs))))
-    prof: Any = torch.profiler.profile(activities=kinds, record_shapes=record_shapes)
+    wait = cuda.synchronize if on_gpu else lambda: None
+    prof: Any = torch.profiler.profile(activities=kinds, record_shapes=record_shapes, experimental_config=_all_threads())  # fmt: skip
     with _unheard():
         prof.__enter__()
     try:
         run()  # the first event of all takes the profiler milliseconds
         if not _profiler_runs():
-            raise ValueError(f"fn={_name(fn)}: it runs torch's profiler, and only one can run; take it out of the step")
-        if on_gpu:
-            cuda.synchronize()
+            raise ValueError(f"fn={name}: it runs torch's profiler, and only one can run; take it out of the step")
+        wait()
         with _marked_iterators():
             for step in range(steps):
                 with record_function(f"{STEP}{step}"):
                     run()
-                    if on_gpu:
-                        cuda.synchronize()
+                    wait()
     finally:
         with _unheard():
             prof.__exit__(None, None, None)
@@ -155,10 +157,8 @@ def _traced(
         try:
             return read_trace(file)
         except ValueError:
-            raise ValueError(
-                f"fn={_name(fn)}: its operators ran in threads that it started, which torch's profiler does not see; "
-                "run them in the thread that calls it"
-            ) from None
+            why = "they run in threads, which this version of torch does not show, or only the first time"
+            raise ValueError(f"fn={name}: the profiler saw none of its operators: {why}") from None
 
 
 @contextlib.contextmanager
@@ -167,13 +167,8 @@ def _marked_iterators() -> Iterator[None]:
     from torch.profiler import record_function
     from torch.utils.data import DataLoader
 
-    plain = DataLoader.__iter__
-
-    def marked(self: Any) -> Any:
-        with record_function(f"{LOADER}#__iter__"):
-            return plain(self)
-
-    DataLoader.__iter__ = marked  # type: ignore[method-assign]
+    plain: Any = DataLoader.__iter__
+    DataLoader.__iter__ = record_function(f"{LOADER}#__iter__")(plain)  # type: ignore[method-assign]
     try:
         yield
     finally:
@@ -188,17 +183,14 @@ def _unheard() -> Iterator[None]:
     except OSError:  # there is none
         yield
         return
-    with tempfile.TemporaryFile() as said:
+    with os.fdopen(kept, "wb", 0) as heard, tempfile.TemporaryFile() as said:
         os.dup2(said.fileno(), 2)
         try:
             yield
         finally:
             os.dup2(kept, 2)
-            os.close(kept)
             said.seek(0)
-            for line in said:
-                if not line.startswith(b"USDT:"):
-                    os.write(2, line)
+            heard.writelines(line for line in said if not line.startswith(b"USDT:"))
 
 
 def _causal_masks() -> Any:
@@ -206,24 +198,21 @@ def _causal_masks() -> Any:
     import torch
     from torch.overrides import TorchFunctionMode
 
+    def is_causal(mask: Any) -> bool:
+        if not isinstance(mask, torch.Tensor) or mask.device.type == "meta" or mask.dim() < 2:
+            return False
+        lower = torch.ones(mask.shape[-2:], dtype=torch.bool, device=mask.device).tril()
+        if mask.dtype is torch.bool:
+            return bool((mask == lower).all())
+        hidden = mask.isneginf() | (mask <= torch.finfo(mask.dtype).min)
+        return bool(((mask == 0) == lower).all()) and bool((hidden == ~lower).all())
+
     class Masks(TorchFunctionMode):
         found = 0
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if func is torch.nn.functional.scaled_dot_product_attention:
-                mask = (kwargs or {}).get("attn_mask", args[3] if len(args) > 3 else None)
-                self.found += isinstance(mask, torch.Tensor) and _is_causal(mask)
+                self.found += is_causal((kwargs or {}).get("attn_mask", args[3] if len(args) > 3 else None))
             return func(*args, **(kwargs or {}))
 
     return Masks()
-
-
-def _is_causal(mask: Any) -> bool:
-    import torch
-
-    if mask.device.type == "meta" or mask.dim() < 2:
-        return False
-    visible = mask if mask.dtype is torch.bool else mask == 0
-    hidden = ~mask if mask.dtype is torch.bool else mask.isneginf() | (mask <= torch.finfo(mask.dtype).min)
-    lower = torch.ones(mask.shape[-2:], dtype=torch.bool, device=mask.device).tril()
-    return bool((visible == lower).all()) and bool((hidden == ~lower).all())

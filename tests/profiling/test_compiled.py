@@ -63,6 +63,7 @@ def test_kernels_with_events_have_rows_and_the_flops_where_there_is_one(tmp_path
     two = Profile.from_trace(trace.op("graph_0_cpp_fused_relu_1", 30, 35).write(tmp_path), report)
     assert micros(two)["compiled: cpp_fused_relu_1"] == 5
     assert [(row["operator"], row["flops"]) for row in two.rows if row["flops"]] == [("(not joined)", 2 * MACS)]
+    assert not two.notes, "which of the two kernels has them is not known, but the profiler saw both"
 
 
 def test_a_kernel_on_a_gpu_is_a_row_by_its_name(tmp_path):

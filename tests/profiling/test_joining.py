@@ -43,6 +43,9 @@ def test_operators_of_two_threads_share_the_time_in_which_both_run(tmp_path):
     trace = Kineto(card="").step(0, 0, 40).op("aten::mm", 0, 20).op("aten::relu", 10, 40, tid=2)
     found = Profile.from_trace(trace.write(tmp_path), program())
     assert micros(found) == {"mm": 10 + 5, "relu": 5 + 20, "(not joined)": 0}
+    assert any("operators of several threads ran at once" in note for note in found.notes)
+    in_turns = Kineto(card="").step(0, 0, 40).op("aten::mm", 0, 20).op("aten::relu", 20, 40, tid=2)
+    assert not Profile.from_trace(in_turns.write(tmp_path), program()).notes
 
 
 def test_a_name_inside_of_another_operator_is_not_the_counters_call(tmp_path):
@@ -236,6 +239,11 @@ def test_the_trace_again_with_our_columns(tmp_path):
     assert micros(again) == micros(found)
 
 
+def entry(**numbers):
+    fields = "".join(f', "{name}": {value}' for name, value in numbers.items())
+    return f'{{"traceEvents": [{{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "tid": 1{fields}}}]}}'
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -244,6 +252,12 @@ def test_the_trace_again_with_our_columns(tmp_path):
         ("[]", "without a list of traceEvents"),
         ('{"traceEvents": []}', "a trace without operators"),
         ('{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm"}]}', "an event without a name, a start"),
+        (entry(ts=1), "an event without a name, a start or a duration"),
+        (entry(ts="NaN", dur=2), "an event without a name, a start or a duration"),
+        (entry(ts=1, dur="Infinity"), "aten::mm of inf µs"),
+        (entry(ts=1, dur=-2), "aten::mm of -2 µs"),
+        (entry(ts=1, dur=0), "a step takes no time"),
+        ("[" * 100_000, "no whole trace"),
     ],
 )
 def test_no_trace_is_refused_with_the_way_out(tmp_path, text, message):
@@ -252,6 +266,31 @@ def test_no_trace_is_refused_with_the_way_out(tmp_path, text, message):
     with pytest.raises(ValueError, match=message) as refused:
         Profile.from_trace(path, program())
     assert str(refused.value).startswith(f"path={str(path)!r}") and "export_chrome_trace" in str(refused.value)
+
+
+def test_steps_of_several_ranks_in_one_file_are_refused(tmp_path):
+    """Their rows would sum to less than their steps."""
+    trace = Kineto(card="").step(0, 0, 20).step(1, 10, 30).op("aten::mm", 5, 12).op("aten::mm", 15, 25)
+    with pytest.raises(ValueError, match="its steps overlap, as those of several ranks in one file do"):
+        Profile.from_trace(trace.write(tmp_path), program())
+
+
+def test_what_is_not_joined_is_counted_by_events_of_a_step(tmp_path):
+    """In two steps an operator with another one inside of it: two pieces each time."""
+    trace = Kineto(card="")
+    for number in range(2):
+        start = 100 * number
+        trace.step(number, start, start + 50).op("mine::outer", start, start + 20).op(
+            "mine::inner", start + 5, start + 9
+        )
+    found = Profile.from_trace(trace.write(tmp_path), program())
+    shown = {row["name"]: (row["number"], round(1e6 * row["seconds"])) for row in found.not_joined()}
+    assert shown == {"mine::outer": (1, 16), "mine::inner": (1, 4)}
+
+
+def test_a_count_that_the_trace_does_not_show_is_told(tmp_path):
+    found = Profile.from_trace(Kineto(card="").step(0, 0, 20).op("aten::relu", 0, 9).write(tmp_path), program())
+    assert any("1.024 kFLOPs of the count have no seconds" in note for note in found.notes)
 
 
 def test_a_packed_trace_that_was_cut_off(tmp_path):
@@ -288,6 +327,7 @@ def test_what_came_of_a_change_has_an_interval(tmp_path):
     assert 1e6 * rows["mm"]["low"] == pytest.approx(10 - 3.513, abs=1e-3)
     assert (rows["mm"]["verdict"], rows["(Python)"]["verdict"]) == ("faster", "slower")
     assert rows["(the step)"]["saved"] == 0
+    assert "(without the profiler)" not in rows
     again = before.compare(before_and_after(tmp_path, [28, 30, 33]))
     assert next(row for row in again if row["operator"] == "mm")["verdict"] == "no difference seen"
 

@@ -104,7 +104,7 @@ def test_what_is_recomputed_is_a_phase():
     assert phases["recompute"]["seconds"] > 0
 
 
-X = torch.ones(4, 4)
+X, LARGE = torch.ones(4, 4), torch.ones(512, 512)
 
 
 def late():
@@ -117,7 +117,8 @@ async def later():
 
 def in_threads():
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(torch.mm, X, X).result()
+        pool.submit(torch.mm, LARGE, LARGE).result()
+    return LARGE.relu()
 
 
 def raising():
@@ -138,7 +139,6 @@ def profiled():
         (lambda: profile(sorted, [], time_budget=0.01), ValueError, "fn=sorted: no operator of torch ran in it"),
         (lambda: profile(late), TypeError, r"fn=late: a call of it runs nothing yet; pass lambda: list\(late\(…\)\)"),
         (lambda: profile(later), TypeError, r"fn=later: a call of it .* pass lambda: asyncio.run\(later\(…\)\)"),
-        (lambda: profile(in_threads, time_budget=0.01), ValueError, "fn=in_threads: its operators ran in threads"),
         (lambda: profile(raising, time_budget=0.01), KeyError, "in the middle"),
         (lambda: profile(print, time_budget=0), ValueError, "time_budget=0"),
         (lambda: profile(print, time_budget="long"), TypeError, "time_budget='long'"),
@@ -173,6 +173,51 @@ def test_steps_that_differ_are_told(tmp_path):
     report = fk.profiling.in_order(lambda: torch.relu(X @ X))
     (note,) = fk.profiling.Profile.from_trace(trace.write(tmp_path), report).notes
     assert note == "the steps differ: 1 operator of the counted one ran in some of them only; their rates are too high"
+
+
+@pytest.mark.skipif(running._all_threads() is None, reason="this torch's profiler sees one thread")
+def test_what_runs_in_threads_is_seen():
+    found = profile(in_threads, time_budget=0.1)
+    product = next(row for row in found.rows if row["operator"] == "mm")
+    assert product["flops"] == found.report.flops == 2 * 512**3 and product["launches"] == 1
+    assert product["share"] > 0.2 and not found.notes
+    assert "work outside of torch" not in {row["advice"] for row in found.advice()}
+
+
+def test_threads_that_the_profiler_does_not_see_are_told(monkeypatch):
+    monkeypatch.setattr(running, "_all_threads", lambda: None)
+    assert any(
+        "268.4 MFLOPs of the count have no seconds" in note for note in profile(in_threads, time_budget=0.01).notes
+    )
+
+    def nothing_else():
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(torch.mm, X, X).result()
+
+    with pytest.raises(
+        ValueError, match="fn=nothing_else: the profiler saw none of its operators: they run in threads"
+    ):
+        profile(nothing_else, time_budget=0.01)
+
+
+def test_where_a_checkpoint_stops_is_recomputation():
+    """The GELU is not computed again: its operator ends with an exception, which takes longer than it would."""
+    layer = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU())
+    x = torch.randn(32, 64, requires_grad=True)
+    found = profile(lambda: checkpoint(layer, x, use_reentrant=False).sum().backward(), time_budget=0.1)
+    (stopped,) = (row for row in found.rows if row["operator"] == "gelu" and row["phase"] == "recompute")
+    assert stopped["seconds"] > 0 and stopped["bytes"] == 0
+    assert "aten::gelu" not in {row["name"] for row in found.not_joined()}
+    (less,) = (row for row in found.advice() if row["advice"] == "checkpoint less")
+    assert ("gelu", "(no module)", "recompute") in less["keys"]
+
+
+def test_a_comparison_has_the_times_without_the_profiler(trained):
+    found, _ = trained
+    step, plain = found.compare(found)[:2]
+    assert (step["operator"], plain["operator"]) == ("(the step)", "(without the profiler)")
+    assert plain["before"] == plain["after"] == found.plain.seconds and plain["verdict"] == "no difference seen"
+    assert plain["high"] == pytest.approx(2**0.5 * (found.plain.seconds_ci[1] - found.plain.seconds))
 
 
 def test_no_depth(trained):
