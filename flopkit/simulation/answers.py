@@ -6,6 +6,8 @@ import contextlib
 import functools
 import importlib.util
 import inspect
+import sys
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,14 +31,53 @@ class _Changes(contextlib.ExitStack):
 @contextlib.contextmanager
 def simulated(world: int, rank: int) -> Iterator[None]:
     """Inside, this process is a rank of a process group that sends nothing, and tensors are fake ones."""
+    from torch._C._distributed_c10d import FakeProcessGroup
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     with contextlib.ExitStack() as stack:
-        dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
-        stack.callback(dist.destroy_process_group)
+        stack.callback(setattr, sys, "excepthook", sys.excepthook)  # torch puts the rank before each line of an error
+        stack.callback(_end_group)
+        options: Any = vars(FakeProcessGroup).get("Options", lambda: None)()  # not in each torch
+        dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world, pg_options=options)
         _adapt(stack.enter_context(_Changes()))
-        stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
-        yield
+        _know_coalesced(stack.enter_context(torch.library._scoped_library("c10d", "IMPL")))
+        fake = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        try:
+            yield
+        finally:
+            # Outside, a model or the default group of the block would answer with whatever is in memory.
+            fake.allow_non_fake_inputs = False
+            if hasattr(options, "error_on_collective"):
+                options.error_on_collective = True
+
+
+def _end_group() -> None:
+    if dist.is_initialized():  # the program may have ended it
+        dist.destroy_process_group()
+
+
+_COALESCED = (
+    "allreduce_coalesced_",
+    "allgather_coalesced_",
+    "allgather_into_tensor_coalesced_",
+    "reduce_scatter_tensor_coalesced_",
+)
+
+
+def _know_coalesced(library: torch.library.Library) -> None:
+    """Collectives of several tensors at once, which torch takes on a CPU and gives no fake kernel."""
+    from torch._C._distributed_c10d import FakeWork
+
+    for name in _COALESCED:
+        if not torch._C._dispatch_has_kernel_for_dispatch_key(f"c10d::{name}", "Meta"):
+            library.impl(name, lambda *args: FakeWork().boxed(), "Meta")
+
+
+def asks_for_objects(error: BaseException) -> str:
+    """The collective of Python objects in which *error* was raised; empty where none was."""
+    frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    names = (code.co_name for code in frames if code.co_filename == dist.distributed_c10d.__file__)
+    return next((name for name in names if "_object" in name), "")
 
 
 def _adapt(changes: _Changes) -> None:

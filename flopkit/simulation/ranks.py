@@ -38,8 +38,8 @@ def simulate_ranks(world: int, *, rank: int = 0) -> Iterator[None]:
     Notes
     -----
     Tensors are PyTorch's fake tensors on the CPU: make the model, its inputs and its optimiser inside of the block. Collectives are those
-    that torch takes on a CPU. A program that reads numbers (``.item()``, ``.tolist()``, object collectives, routing by values) ends with
-    torch's error: give splits of an all-to-all as ints. DDP's own all-reduce becomes a communication hook with the same buckets; the first
+    that torch takes on a CPU. A program that reads numbers (``.item()``, ``.tolist()``, routing by values) or asks for other ranks' objects
+    (``all_gather_object``) ends with torch's error: give splits of an all-to-all as ints. What was made inside is of no use outside. DDP's own all-reduce becomes a communication hook with the same buckets; the first
     step has one bucket, as in torch, and the second is like all later ones. Use it in one thread at a time.
 
     Examples
@@ -73,7 +73,12 @@ def simulate_ranks(world: int, *, rank: int = 0) -> Iterator[None]:
         try:
             yield
         except Exception as error:
-            if type(error).__name__ in ("DataDependentOutputException", "DynamicOutputShapeException"):
+            if collective := answers.asks_for_objects(error):
+                error.add_note(
+                    f"{collective}() brings Python objects from other ranks, and simulated ranks have nobody who would send one. Pass over it "
+                    f"here, and put what the others would say in its place."
+                )
+            elif type(error).__name__ in ("DataDependentOutputException", "DynamicOutputShapeException"):
                 error.add_note(
                     "Simulated ranks have tensors without numbers, and this program asks for one. Give sizes and splits as ints."
                 )

@@ -38,16 +38,33 @@ def patched():
 
 
 def test_nothing_is_left_behind():
-    before = patched()
+    before = (*patched(), sys.excepthook)
     with fk.simulate_ranks(5, rank=3):
         assert (dist.get_rank(), dist.get_world_size()) == (3, 5)
         assert type(torch.ones(2)).__name__ == "FakeTensor"
-        assert all(new is not old for new, old in zip(patched(), before, strict=True))
-    assert patched() == before
+        assert all(new is not old for new, old in zip(patched(), before, strict=False))
+    assert (*patched(), sys.excepthook) == before
     with pytest.raises(KeyError), fk.simulate_ranks(2):
         raise KeyError
-    assert patched() == before
+    assert (*patched(), sys.excepthook) == before
     assert not dist.is_initialized() and type(torch.ones(2)) is torch.Tensor
+
+
+def test_a_model_of_the_block_is_of_no_use_outside():
+    """It answered, with whatever was in memory; so did the block's default group, with what it was given."""
+    with fk.simulate_ranks(4):
+        model, group = dist.fsdp.fully_shard(torch.nn.Linear(8, 8)), dist.group.WORLD
+    with pytest.raises(AssertionError, match="FakeTensors"):
+        model(torch.ones(2, 8))
+    with pytest.raises(RuntimeError, match="error_on_collective"):
+        dist.all_reduce(torch.ones(3), group=group)
+
+
+def test_a_program_may_end_its_group_itself():
+    with fk.simulate_ranks(4):
+        dist.destroy_process_group()
+    with fk.simulate_ranks(4):
+        assert dist.get_world_size() == 4
 
 
 @pytest.mark.parametrize("rows, ranks", [(12, 4), (10, 4), (9, 8), (3, 8), (1, 4), (7, 1), (0, 3)])
@@ -101,6 +118,54 @@ def test_a_number_is_refused_with_the_way_out():
     assert error.value.__notes__ == [
         "Simulated ranks have tensors without numbers, and this program asks for one. Give sizes and splits as ints."
     ]
+
+
+OBJECTS = {
+    "all_gather_object": lambda: dist.all_gather_object([None] * 4, {"loss": 1}),
+    "gather_object": lambda: dist.gather_object({"loss": 1}, [None] * 4, dst=0),
+    "scatter_object_list": lambda: dist.scatter_object_list([None], [1, 2, 3, 4], src=0),
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_objects_of_other_ranks_are_refused_in_words(name):
+    with pytest.raises(Exception) as error, fk.simulate_ranks(4):
+        OBJECTS[name]()
+    (note,) = error.value.__notes__
+    assert note.startswith(f"{name}() brings Python objects from other ranks") and "in its place" in note
+
+
+def coalesced():
+    from torch.distributed.distributed_c10d import _coalescing_manager
+
+    with _coalescing_manager():
+        dist.all_reduce(torch.ones(8))
+        dist.all_reduce(torch.ones(16))
+
+
+def scattered():
+    from torch.distributed.distributed_c10d import _coalescing_manager
+
+    with _coalescing_manager(async_ops=True) as waiting:
+        dist.reduce_scatter_tensor(torch.ones(8), torch.ones(32))
+    waiting.wait()
+
+
+SEVERAL = [
+    (lambda: dist.all_reduce_coalesced([torch.ones(8), torch.ones(16)]), "all-reduce", 4 * 24, 2 * 3 * 24),
+    (coalesced, "all-reduce", 4 * 24, 2 * 3 * 24),
+    (lambda: dist.all_gather_coalesced([[torch.ones(8)] * 2 for _ in range(4)], [torch.ones(8)] * 2), "all-gather", 4 * 64, 3 * 64),
+    (scattered, "reduce-scatter", 4 * 32, 3 * 32),
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("program, kind, payload, sent", SEVERAL)
+def test_collectives_of_several_tensors_at_once(program, kind, payload, sent):
+    """float32 on 4 ranks: a ring sends 2·3/4 of what it reduces, 3/4 of what it gathers or scatters."""
+    with fk.simulate_ranks(4):
+        report = fk.count(program)
+    assert [(row["collective"], row["payload"], row["sent"]) for row in report.communication] == [(kind, payload, sent)]
 
 
 def test_context_parallel_is_refused():
