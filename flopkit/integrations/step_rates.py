@@ -11,7 +11,7 @@ from flopkit.conventions import Convention
 from flopkit.counter.modes import flops_by_mode
 from flopkit.counter.report import Report
 from flopkit.integrations.watched_steps import WatchedStep
-from flopkit.utilization.gauges import Gauge, of_flops
+from flopkit.utilization.gauges import Gauge, lacks, of_flops
 
 __all__ = ["StepRates", "in_words"]
 
@@ -43,10 +43,7 @@ class StepRates:
         twice = sorted({item for each in cycle for item in each.twice_fed})
         self.notes = [f"no {item}/s: the model ran several times on one and the same batch" for item in twice]
         if uncounted := self.facts["uncounted"]:
-            names = ", ".join(f"{row['operator']} ({units.count(row['calls'], 'calls')})" for row in uncounted[:5])
-            self.no_share = (
-                f"not counted: {names}{' …' * (len(uncounted) > 5)}, so no MFU: flopkit.formula registers a formula"
-            )
+            self.no_share = lacks(uncounted, "MFU")
             return
         try:
             self._find_peak()

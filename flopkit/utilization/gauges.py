@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from flopkit.derivations import number_format
 from flopkit.sizes import positive, size
 from flopkit.utilization.products import by_product
 
-__all__ = ["Gauge", "Utilization", "is_bare", "of_bytes", "of_flops", "under_both"]
+__all__ = ["Gauge", "Utilization", "is_bare", "lacks", "of_bytes", "of_flops", "under_both"]
 
 # A printed bandwidth has two digits or more (4.8 TB/s), so a part may pass it by what was rounded away, and by no more.
 _ROUNDED = 1.02
@@ -104,7 +104,6 @@ class Gauge:
     formats: tuple[str, ...] = ()
     convention: Convention | None = None
     others: Mapping[str, Any] = field(default_factory=dict)
-    uncounted: int = 0
 
     def share(self, seconds: Any) -> Any:
         """What took these seconds, as a share of the peak."""
@@ -124,8 +123,6 @@ class Gauge:
     def _says(self, share: float, others: Mapping[str, float]) -> str:
         says = f"{self.name} {units.percent(share)} of {self.of()}"
         says += "".join(f"; {units.percent(other)} under {name}" for name, other in others.items())
-        if self.uncounted:
-            says += f"; {units.count(self.uncounted, 'operators')} not counted"
         return says
 
     def at_work(self, amount: Any, others: Mapping[str, Any]) -> Gauge:
@@ -174,6 +171,7 @@ class Gauge:
 
 def of_bytes(work: Any, device: Any, count: Any) -> Gauge:
     """The gauge of MBU."""
+    _all_counted(work, "MBU", "bytes")
     work = work.bytes if reading(work) == "plain" and hasattr(work, "bytes") else work
     moved = positive("bytes", work, "bytes", zero=True, sweep=True)
     device, count = _device(device, "bandwidth"), size("count", count)
@@ -187,6 +185,7 @@ def of_bytes(work: Any, device: Any, count: Any) -> Gauge:
 
 def of_flops(name: str, which: str, work: Any, device: Any, dtype: Any, count: Any) -> Gauge:
     """The gauge of MFU or HFU; *which* is the attribute of a step or a report that it takes."""
+    _all_counted(work, name, which)
     device, count = _device(device, "peak"), size("count", count)
     flops = _by_format(work, which, device, dtype)
     at_peak = _time(flops, {format: _peak(device, format) for format in flops})
@@ -204,8 +203,21 @@ def of_flops(name: str, which: str, work: Any, device: Any, dtype: Any, count: A
         rule="; ".join(f"{format}: {limit.rule}" for format, limit in limits.items()),
         causes=(_clock(device), f"FLOPs {_SEVERAL}", _FORMAT, *([_EXPERTS] if bare else [])),
         formats=tuple(flops), convention=convention, others=others,
-        uncounted=0 if bare else len(getattr(work, "uncounted", ())),
     )  # fmt: skip
+
+
+def lacks(uncounted: Sequence[Mapping[str, Any]], share: str) -> str:
+    """Why there is no *share* of work whose report lists *uncounted* operators."""
+    names = ", ".join(f"{row['operator']} ({units.count(row['calls'], 'calls')})" for row in uncounted[:5])
+    return f"not counted: {names}{' …' * (len(uncounted) > 5)}, so no {share}: flopkit.formula registers a formula"
+
+
+def _all_counted(work: Any, share: str, which: str) -> None:
+    """A report that does not know all that ran has too few FLOPs and bytes, so a share of them would be too small."""
+    if not is_bare(work) and (missed := getattr(work, "uncounted", ())):
+        raise ValueError(
+            f"{lacks(missed, share)}; or, if they do nothing that counts, pass the report's {which}, a number"
+        )
 
 
 def under_both(step: Any, which: str) -> dict[str, Any]:
@@ -242,10 +254,8 @@ def _by_format(work: Any, which: str, device: Any, dtype: Any) -> dict[str, Any]
         if dtype is not None:
             found = {chosen: sum(found.values())}
         elif not found:
-            missed = ", ".join(row["operator"] for row in getattr(work, "uncounted", ())[:3])
-            why = f" (not counted: {missed}; flopkit.formula registers a formula)" if missed else ""
             raise ValueError(
-                f"flops: this report counted no FLOPs{why}, so no number format whose peak they would meet; pass dtype="
+                "flops: this report counted no FLOPs, so no number format whose peak they would meet; pass dtype="
             )
         else:
             found = {devices.fastest_mode(device, format): flops for format, flops in found.items()}

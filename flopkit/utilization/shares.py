@@ -41,15 +41,15 @@ def mfu(flops: Any, *, seconds: Any, device: Any, dtype: Any = None, count: Any 
     Raises
     ------
     ValueError
-        Above what the device can do at all (`Device.limit`), with the usual causes; for seconds that are not positive, NaN,
-        a device or number format that is not known, and a format for which the device has no peak.
+        Above what the device can do at all (`Device.limit`), with the usual causes; for a report with operators that it does not know
+        (``uncounted``), by whose FLOPs the share would be too small; for seconds that are not positive, NaN, a device or number format
+        that is not known, and a format for which the device has no peak.
     TypeError
         For what is no number and has no FLOPs.
 
     Notes
     -----
-    Not counted: recomputed work and the optimiser's (`hfu` has both), element-wise work (``vector_flops``), operators that
-    a report does not know. Where the work comes with a convention that counts a multiply-add as one, it is brought to two,
+    Not counted: recomputed work and the optimiser's (`hfu` has both), element-wise work (``vector_flops``). Where the work comes with a convention that counts a multiply-add as one, it is brought to two,
     as peaks have it. A plain number is taken as it is. The limit is checked where the numbers are known and the device has one.
 
     References
@@ -104,7 +104,7 @@ def hfu(flops: Any, *, seconds: Any, device: Any, dtype: Any = None, count: Any 
 
     Notes
     -----
-    Not counted: element-wise work, operators that a report does not know. HFU is MFU where nothing
+    Not counted: element-wise work. HFU is MFU where nothing
     is computed twice. ``recompute="none"`` is not enough for that: a flash kernel computes attention's scores again in its backward
     pass, which EXACT, TORCH and FVCORE count and an author's convention does not.
 
@@ -158,8 +158,8 @@ def mbu(bytes: Any, *, seconds: Any, device: Any, count: Any = 1) -> Any:
     Raises
     ------
     ValueError
-        Above 1.02 times the printed bandwidth, which is rounded; for seconds that are not positive, NaN, and a device that
-        is not known.
+        Above 1.02 times the printed bandwidth, which is rounded; for a report with operators that it does not know; for seconds that are
+        not positive, NaN, and a device that is not known.
     TypeError
         For what is no number and has no bytes.
 
