@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["FORMATS", "NO_STEP", "NUMBER", "OF_WHOM", "SERVING", "Format", "Rate", "Said"]
+__all__ = ["FORMATS", "GENERATION", "NO_STEP", "NUMBER", "OF_WHOM", "SERVING", "Format", "Rate", "Said"]
 
 NUMBER = r"(\d(?:[\d.,]*\d)?(?:[eE][+-]?\d+)?(?:[kKMGT](?![\w/]))?)"
 """A number as logs print it: 6,667, 1.07e+04 or 11.4K."""
@@ -19,7 +19,8 @@ class Rate(NamedTuple):
 
 
 class Said(NamedTuple):
-    """Where a utilisation stands: a pattern, and its unit, ``"%"``, ``"TFLOP/s"`` or ``"share"``."""
+    """Where a utilisation stands: a pattern, and its unit, ``"%"``, ``"TFLOP/s"``, ``"share"``, ``"share or %"`` (below 1 and from 10 on), or
+    ``"mean %"``, of which the last digits say nothing."""
 
     pattern: str
     unit: str
@@ -50,8 +51,13 @@ _S = r"elapsed time per iteration \(s\):\s*" + NUMBER
 _GLOBAL = r"global batch size:\s*(\d[\d,]*)"
 _A_DEVICE, _ALL = "tokens_per_s_per_device", "tokens_per_s"
 _A_SECOND = r"(?:[-_ ]per[-_ ]|/)s(?:ec(?:ond)?)?"
-_EACH = r"(?:[-_ ]per[-_ ]|/)(?:gpu|device|chip|npu|card)"
-_UNIT, _NAMES = r"\b(?!['\"]?\s*[:=])", r"['\"]?\s*[:=]\s*['\"]?"  # behind a number, or before one
+_CARD = r"(?:TPU[- ]?v?\d\w*(?:[- ](?:chip|lite))?|G?[ABHLV]\d{2,3}[a-z]?|MI\d{3}[a-z]?|Gaudi ?\d)"
+_EACH = rf"(?:[-_ ]per[-_ ]|/)(?:(?:gpu|device|chip|npu|card)|{_CARD})"
+_UNIT, _NAMES = r"\b(?!['\"]?\s*[:=])", r"['\"]?\)?\s*[:=]\s*['\"]?"  # behind a number, or before one
+_ALONE = rf"(?<![\d.,][-–—~])(?<![\d.,]){NUMBER}"  # and no end of a range, 38-43
+_TOKENS_EACH = rf"(?:tokens?|toks?)(?:{_A_SECOND}{_EACH}|{_EACH}{_A_SECOND})"
+_SAMPLES_EACH = rf"(?:samples?|sequences?|seqs?)(?:{_A_SECOND}{_EACH}|{_EACH}{_A_SECOND})"
+_FLOPS_EACH = rf"FLOPs?(?:{_A_SECOND}{_EACH}|{_EACH}(?:{_A_SECOND})?)"  # TFLOPs/s/GPU, TFLOPs/GPU/s, TFLOPs/GPU
 
 FORMATS = (
     # EleutherAI/gpt-neox, megatron/logging.py: samples/sec are train_batch_size by the time of an iteration.
@@ -77,6 +83,8 @@ FORMATS = (
             Rate("step_seconds", _MS, " ms"),
             Rate(_A_DEVICE, rf"Step Time\s*:.*?{NUMBER} tok/s/gpu"),
             Rate("step_seconds", rf"Step Time\s*:\s*{NUMBER}s\b"),
+            Rate(_A_DEVICE, rf"(?i)\|\s*{_TOKENS_EACH}\s*:\s*{NUMBER}"),
+            Rate(_A_DEVICE, rf"tokens per GPU \(tokens/s/GPU\):\s*{NUMBER}"),
             Rate("tflops_per_device", rf"throughput per GPU \(TFLOP/s/GPU\):\s*{NUMBER}"),
             Rate("tflops_per_device", rf"[Tt]hroughput:\s*{NUMBER} TFLOP/s/GPU"),
         ),
@@ -163,9 +171,12 @@ FORMATS = (
     ),
     # verl, utils/metric: the actor's update alone; perf/throughput has generation in its time.
     Format("verl", "perf/mfu/actor", (), (Said(_key("perf/mfu/actor"), "share"),)),
-    # karpathy/llm.c, train_gpt2.cu: tok/s are those of all devices.
+    # karpathy/llm.c, train_gpt2.cu and train_gpt2.py: tok/s are those of all devices.
     Format(
-        "llm.c", r"bf16 MFU \|", (Rate(_ALL, rf"bf16 MFU \| {NUMBER} tok/s"),), (Said(rf"\|\s*{NUMBER}% bf16 MFU", "%"),)
+        "llm.c",
+        r"\bMFU \| [\d.]+ tok/s|\([\d.]+ ms \| [\d.]+ tok/s\)",
+        (Rate(_ALL, rf"(?:MFU|ms) \| {NUMBER} tok/s"),),
+        (Said(rf"\|\s*{NUMBER}% (?:A100 )?[bf][fp]16 MFU", "%"),),
     ),
     # prime-rl, trainer: tokens of all devices.
     Format(
@@ -191,22 +202,35 @@ FORMATS = (
     # deepspeed/profiling/flops_profiler, and utils/timer.py, whose samples are those of train_batch_size.
     Format(
         "DeepSpeed",
-        r"FLOPS per GPU =|SamplesPerSec=|iter time \(s\):",
+        r"FLOPS per GPU =|\b(?:RunningAvg|Curr)?SamplesPerSec=|iter time \(s\):",
         (
             Rate(_ALL, rf"samples/second:\s*{NUMBER}", " samples/s"),
-            Rate(_ALL, rf"CurrSamplesPerSec=\s*{NUMBER}", " samples/s"),
-            Rate(_ALL, rf"SamplesPerSec=\s*{NUMBER}", " samples/s"),
+            Rate(_ALL, rf"\bCurrSamplesPerSec=\s*{NUMBER}", " samples/s"),
+            Rate(_ALL, rf"\b(?:RunningAvg)?SamplesPerSec=\s*{NUMBER}", " samples/s"),
             Rate(_ALL, rf"iter time \(s\): [\d.]+ samples/sec:\s*{NUMBER}", " samples/s"),
         ),
         (Said(rf"(?<!fwd )(?<!bwd )FLOPS per GPU = [^:]*iter latency:\s*{NUMBER}\s*TFLOPS", "TFLOP/s"),),
     ),
-    # karpathy/nanoGPT, train.py: over an A100's peak, whatever runs, and an average over ten steps, of
-    # which the last digit says nothing. How many sequences a step has it does not print.
+    # DeepSpeed-Chat, dschat/utils/perf.py: a device's own samples, and its FLOPs once more by the number of devices.
+    Format(
+        "DeepSpeed-Chat",
+        r"Latency: [\d.]+s, TFLOPs: .* Time/seq [\d.]+s, .*(?<!Total )Sequence Length:",
+        (Rate(_A_DEVICE, rf"Samples/sec:\s*{NUMBER}", " samples/s"),),
+        (Said(rf"TFLOPs:\s*{NUMBER}", "TFLOP/s"),),
+    ),
+    # Oneflow-Inc/libai, utils/events.py: samples of the global batch.
+    Format("LiBai", "total_throughput: .* samples/s", (Rate(_ALL, rf"total_throughput:\s*{NUMBER} samples/s", " samples/s"),)),
+    # ml-explore/mlx-lm, tuner/trainer.py, and mlx-vlm: tokens of all processes, without padding.
+    Format("MLX-LM", r"It/sec [\d.]+, Tokens/sec", (Rate(_ALL, rf"Tokens/sec {NUMBER}"),)),
+    # mlfoundations/open_lm, train.py: inputs.numel(), called samples; OpenCLIP's own line has images and a Logit Scale.
+    Format("open_lm", r"^(?!.*Logit Scale).*Batch \(t\): [\d.]+, \S+/s, \S+/s/gpu", (Rate(_A_DEVICE, rf", {NUMBER}/s/gpu"),)),
+    # karpathy/nanoGPT, train.py: over an A100's peak, whatever runs, and an average over ten steps. How many sequences a step has
+    # it does not print.
     Format(
         "nanoGPT",
-        r"\biter \d+: loss \S+, time",
-        (Rate("step_seconds", rf"\biter \d+: loss \S+, time {NUMBER}\s*ms", " ms"),),
-        (Said(r"\bmfu (\d+\.\d)\d*%", "%"),),
+        r"\biter \d+:\s+loss \S+,\s+time",
+        (Rate("step_seconds", rf"\biter \d+:\s+loss \S+,\s+time {NUMBER}\s*ms", " ms"),),
+        (Said(rf"\bmfu {NUMBER}%", "mean %"),),
         convention="NANOGPT",
     ),
     # modded-nanogpt, train_gpt.py.
@@ -267,17 +291,22 @@ FORMATS = (
         "text",
         "",
         (
-            Rate(_A_DEVICE, rf"(?i){NUMBER} ?(?:tokens?|tok)(?:{_A_SECOND}{_EACH}|{_EACH}{_A_SECOND}){_UNIT}"),
-            Rate(_A_DEVICE, rf"(?i)(?<![a-z])(?:tokens?|tok)(?:{_A_SECOND}{_EACH}|{_EACH}{_A_SECOND}){_NAMES}{NUMBER}"),
+            Rate(_A_DEVICE, rf"(?i){_ALONE} ?{_TOKENS_EACH}{_UNIT}"),
+            Rate(_A_DEVICE, rf"(?i)(?<![a-z]){_TOKENS_EACH}{_NAMES}{NUMBER}"),
+            Rate(_A_DEVICE, rf"(?i){_ALONE} ?{_SAMPLES_EACH}{_UNIT}", " samples/s"),
+            Rate(_A_DEVICE, rf"(?i)(?<![a-z]){_SAMPLES_EACH}{_NAMES}{NUMBER}", " samples/s"),
             Rate(_A_DEVICE, rf"(?i)(?<![a-z])[tw]ps{_EACH}['\"]?\s*[:=]?\s*['\"]?{NUMBER}"),
-            Rate("tflops_per_device", rf"(?i){NUMBER} ?TFLOPs?(?:/s)?{_EACH}{_UNIT}"),
-            Rate("tflops_per_device", rf"(?i)(?<![a-z])TFLOPs?(?:/s)?{_EACH}{_NAMES}{NUMBER}"),
+            Rate("tflops_per_device", rf"(?i){_ALONE} ?T{_FLOPS_EACH}{_UNIT}"),
+            Rate("tflops_per_device", rf"(?i)(?<![a-z])T{_FLOPS_EACH}{_NAMES}{NUMBER}"),
+            Rate("tflops_per_device", rf"(?i)(?<![a-z]){_FLOPS_EACH}{_NAMES}{NUMBER} ?TFLOP"),
+            Rate("tflops_per_device", rf"(?i){_ALONE} ?P{_FLOPS_EACH}{_UNIT}", " PFLOP/s"),
         ),
         (
-            Said(rf"(?i)\bMFU['\"]?\s*(?:of|is|[:=])?\s*{NUMBER}\s*%", "%"),
-            Said(rf"(?i){NUMBER}\s*%\s*MFU\b", "%"),
-            Said(rf"(?i){NUMBER} ?TFLOPs?(?:/s)?{_EACH}{_UNIT}", "TFLOP/s"),
-            Said(rf"(?i)(?<![a-z])TFLOPs?(?:/s)?{_EACH}{_NAMES}{NUMBER}", "TFLOP/s"),
+            Said(rf"(?i)\bMFU['\"]?\s*(?:of|is|[:=])?\s*{_ALONE}\s*%", "%"),
+            Said(rf"(?i){_ALONE}\s*%\s*(?:(?:bf16|fp8|fp16) )?MFU\b", "%"),
+            Said(rf"(?i)\bMFU['\"]?\s*(?:of|is|[:=])\s*{_ALONE}(?![-–—\d%]|\s*%)", "share or %"),
+            Said(rf"(?i){_ALONE} ?T{_FLOPS_EACH}{_UNIT}", "TFLOP/s"),
+            Said(rf"(?i)(?<![a-z])T{_FLOPS_EACH}{_NAMES}{NUMBER}", "TFLOP/s"),
         ),
     ),
     # tqdm, as Lightning, NeMo 1, Composer and transformers show it: seconds of a step or steps a second.
@@ -285,8 +314,10 @@ FORMATS = (
         "tqdm",
         "",
         (
-            Rate("step_seconds", rf"{NUMBER}\s*s/(?:it|step|ba|batch)\b"),
-            Rate("step_seconds", rf"{NUMBER}\s*(?:it|steps?|ba|batch)/s\b", " steps/s"),
+            Rate("step_seconds", rf"{_ALONE}\s*s(?:ec)?/(?:it|step|ba|batch)\b"),
+            Rate("step_seconds", rf"{_ALONE}\s*(?:it|iterations?|steps?|ba|batch(?:es)?)/s(?:ec)?\b", " steps/s"),
+            Rate("step_seconds", rf"(?<![\w/])(?:iterations?|steps?)/s(?:ec)?{_NAMES}{NUMBER}", " steps/s"),
+            Rate("step_seconds", rf"(?<![\w/])s(?:ec)?/(?:it|iteration|step){_NAMES}{NUMBER}"),
         ),
     ),
 )  # fmt: skip
@@ -296,24 +327,32 @@ _OTHER_STEP = r"(?:validat(?:e|ing|ion)|valid|eval(?:uat(?:e|ing|ion))?|test(?:i
 _HEAD = r"(?:^|[|>\]\-]|\bINFO\b:?)\s*"  # of a line, or behind what a logger writes before it
 NO_STEP = {
     "a validation step, which is a forward pass alone": rf"(?i)^\s*{_OTHER_STEP}\s*[:|]|{_HEAD}{_OTHER_STEP}\s*(?:\||:(?!\s*[-+\d.])|(?:step|epoch|iter(?:ation)?)\b)|\[{_OTHER_STEP}\]"
-    rf"|\bvalid on '|\b{_OTHER_STEP}\b[^%|]*\d%\|",
+    rf"|^(?!.*\btrain_).*\b(?:eval|test|predict)_(?:samples|steps)_per_second\b|\bvalid on '|\b{_OTHER_STEP}\b[^%|]*\d%\|",
+    "a step of reinforcement learning, whose time has the generation in it": r"\bGenerate time=|End-to-End => Latency",
     "a progress bar of something else than training": r"(?i)\b(?:loading|fetching|downloading|uploading|saving|map|mapping|filter|filtering|tokenizing|packing|generating|extracting|converting|"
     r"processing|preparing|computing|capturing|compiling|adding|creating|reading|writing|resolving)\b[^%|]*\d%\|",
 }
 
-# Lines of servers: their tokens are generated, not trained on.
+# Lines of servers, and of what measures them: their tokens are generated, not trained on.
+_MADE = r"(?:output|generated|generation|decod(?:e|ing)|prefill|prompt|eval)"
 SERVING = (
-    ("vLLM", r"Avg (?:prompt|generation) throughput|GPU KV cache size|Maximum concurrency for"),
-    ("SGLang", r"gen throughput \(token/s\)|#(?:running-req|token):"),
-    ("llama.cpp", r"llama_(?:kv_cache|context|perf|print_timings|model_load)|llm_load|eval time =|KV self size"),
-    ("TensorRT-LLM", r"\[TensorRT-LLM\]|token_throughput|Total Output Throughput"),
-)
+    ("vLLM", r"Avg (?:prompt|generation) throughput|GPU KV cache size|Maximum concurrency for|Serving Benchmark Result|requests/s, [\d.]+ (?:total )?tokens/s"),
+    ("SGLang", r"gen throughput \(token/s\)|#(?:running-req|token):|(?:Prefill|Decode)\. +latency:"),
+    ("llama.cpp", r"llama_(?:kv_cache|context|perf|print_timings|model_load)|llm_load|eval time =|KV self size|\| *(?:pp|tg) ?\d+ *\|"),
+    ("TensorRT-LLM", r"\[TensorRT-LLM\]|token_throughput|Total Output Throughput|Per GPU Output Throughput"),
+)  # fmt: skip
 
+
+# The same in anybody's words.
+GENERATION = (
+    rf"(?i)\b{_MADE}[ _-](?:tok(?:en)?s?|rate|throughput|speed|MFU)\b|\b(?:TTFT|TPOT)\b|\breq(?:uests?)?/s\b|\bconcurrent (?:users|requests)\b"
+     r"|\bgenerat(?:es?|ing)\b|\b(?:prompt|generation): \d+ tokens|\btime for inference\b"
+)  # fmt: skip
 
 # A rate of which the line does not say whether it is of all devices or of one, and its unit.
 OF_WHOM = (
-    (rf"(?i)(?<![a-z])(?:\w+_)?(?:tokens?|tok){_A_SECOND}['\"]?\s*[:=]?\s*['\"]?{NUMBER}", "tokens/s"),
-    (rf"(?i){NUMBER}\s*(?:tokens?|tok)/s(?:ec(?:ond)?)?{_UNIT}", "tokens/s"),
+    (rf"(?i)(?<![a-z])(?:\w+_)?(?:tokens?|toks?){_A_SECOND}['\"]?\s*[:=]?\s*['\"]?{NUMBER}", "tokens/s"),
+    (rf"(?i){NUMBER}\s*(?:tokens?|toks?){_A_SECOND}{_UNIT}", "tokens/s"),
     (rf"(?i)(?<![\w/])[tw]ps['\"]?\s*[:=]?\s*['\"]?{NUMBER}", "tokens/s"),
     (rf"(?i)(?<![a-z])(?:samples?|sequences?|seqs?){_A_SECOND}{_NAMES}{NUMBER}", "samples/s"),
     (rf"(?i){NUMBER}\s*(?:samples?|sequences?|seqs?)/s(?:ec(?:ond)?)?{_UNIT}", "samples/s"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from flopkit.diagnosis.log_formats import FORMATS, NO_STEP, OF_WHOM, SERVING, Format, Said
+from flopkit.diagnosis.log_formats import FORMATS, GENERATION, NO_STEP, OF_WHOM, SERVING, Format, Said
 from flopkit.sizes import short
 
 __all__ = ["LogLine", "read_log"]
@@ -36,7 +37,11 @@ class LogLine:
 
 _KNOWN = (
     "Megatron-LM, torchtitan, NeMo, MaxText, Megatron-Bridge, nanotron, picotron, OLMo-core, llm-foundry, levanter, InternLM, "
-    "gpt-neox, DeepSpeed, Lightning, nanoGPT, nanochat, llm.c, prime-rl, NeMo AutoModel, ms-swift, XTuner, PaddleNLP, fairseq, metaseq, lingua, transformers' Trainer"
+    "gpt-neox, DeepSpeed, open_lm, MLX-LM, Lightning, nanoGPT, nanochat, llm.c, prime-rl, NeMo AutoModel, ms-swift, XTuner, PaddleNLP, fairseq, metaseq, lingua, transformers' Trainer"
+)
+
+_NO_TRAINING = (
+    "the doctor reads training; flopkit.serving.decode and prefill bound tokens/s, and Model.kv_bytes is the cache"
 )
 
 
@@ -44,7 +49,7 @@ def read_log(line: str) -> LogLine:
     """What a line of a training log says, as it stands.
 
     Known are the lines of Megatron-LM and its forks, Megatron-Bridge, NeMo, torchtitan, MaxText, nanotron, picotron, OLMo-core,
-    llm-foundry, levanter, InternLM, gpt-neox, ColossalAI, DeepSpeed (timer and flops profiler), Lightning, nanoGPT, modded-nanogpt,
+    llm-foundry, levanter, InternLM, gpt-neox, ColossalAI, DeepSpeed (timer, flops profiler, and DeepSpeed-Chat), LiBai, open_lm, MLX-LM, Lightning, nanoGPT, modded-nanogpt,
     nanochat, llm.c, prime-rl, NeMo-RL, NeMo AutoModel, ms-swift, XTuner, PaddleNLP, MindFormers, fairseq, metaseq, lingua, transformers' Trainer (also axolotl's and
     LLaMA-Factory's), progress bars (``it/s``, ``s/it``), and text whose units say whose the rate is (``3.4k tokens/s/GPU``, ``408 TFLOP/s/GPU``).
 
@@ -64,7 +69,7 @@ def read_log(line: str) -> LogLine:
     ------
     ValueError
         For a line of none of these, for one without a rate, for a rate that may be of all devices or of one (a bare ``tps``), for one of a
-        server, of validation or of data that are loaded, and for a decimal comma.
+        server, of reinforcement learning with its generation, of validation or of data that are loaded, and for a decimal comma.
     TypeError
         For what is no text.
 
@@ -98,8 +103,6 @@ def read_log(line: str) -> LogLine:
     with_rate = [each for each in found if each.arguments.keys() - {"reported"}]
     if with_rate:
         return max(with_rate, key=_says)
-    if other and not found:
-        raise ValueError(f"line={short(line)}: is {other[0]}; give a line of a training step")
     if found:
         raise ValueError(
             f"line: {found[0].framework}'s MFU is of the actor's update, and its throughput of the whole step: give tokens_per_s= "
@@ -107,10 +110,11 @@ def read_log(line: str) -> LogLine:
         )
     for server, words in SERVING:
         if re.search(words, plain):
-            raise ValueError(
-                f"line: {server} serves, and the doctor reads training; flopkit.serving.decode and prefill bound its tokens/s, "
-                "and Model.kv_bytes is its cache"
-            )
+            raise ValueError(f"line: {server} serves, and {_NO_TRAINING}")
+    if other:
+        raise ValueError(f"line={short(line)}: is {other[0]}; give a line of a training step")
+    if re.search(GENERATION, plain):
+        raise ValueError(f"line: its tokens are generated, and {_NO_TRAINING}")
     for words, unit in OF_WHOM:
         number = _last(words, plain)
         if number is not None:
@@ -135,8 +139,9 @@ def _read(line: str) -> LogLine | None:
     served = re.search(r"\bMFU: ([\d.]+) TF/s/GPU", line)
     if served and float(served[1]):  # vLLM with --enable-mfu-metrics
         return LogLine("vLLM", {"tflops_per_device": served[1]})
+    serves = any(re.search(words, line) for words in (GENERATION, *dict(SERVING).values()))
     for each in FORMATS:
-        found = of_format(each, line)
+        found = None if serves and not each.known_by else of_format(each, line)
         if found is not None:
             return found
     return None
@@ -147,13 +152,12 @@ def of_format(each: Format, line: str) -> LogLine | None:
     if not re.search(each.known_by, line):
         return None
     arguments: dict[str, Any] = {}
-    for rate in each.rates:
-        number = _last(rate.pattern, line)
-        if number is not None:
-            arguments[rate.argument] = f"{number}{rate.unit}"
-            break
-    batch = _last(each.batch, line) if "step_seconds" in arguments and each.batch else None
-    if batch is not None:
+    batch = _last(each.batch, line) if each.batch else None
+    rates = [(rate, number) for rate in each.rates for number in [_last(rate.pattern, line)] if number is not None]
+    if rates:  # the first that is enough: the time of a step is not, without its batch
+        rate, number = next((one for one in rates if batch or one[0].argument.startswith("tokens")), rates[0])
+        arguments[rate.argument] = f"{number}{rate.unit}"
+    if batch is not None and "step_seconds" in arguments:
         arguments["global_batch"] = int(batch.replace(",", ""))
     said = next((text for one in each.said if (text := _said(one, line))), None) if each.rates or each.said else None
     if said is not None and not ("tflops_per_device" in arguments and said.endswith("TFLOP/s")):
@@ -176,8 +180,15 @@ def _said(each: Said, line: str) -> str | None:
     """A utilisation as `doctor` takes it. 0 says that there is none yet, and so does a negative one."""
     number = _last(each.pattern, line)
     number = None if number is None else number.replace(",", "")
-    if number is None or not float(number.rstrip("kKMGT")):
+    if number is None or not (value := float(number.rstrip("kKMGT"))):
         return None
-    if each.unit == "share":
-        return f"{Decimal(number).scaleb(2):f} %"
-    return f"{number} {each.unit}"
+    if each.unit == "share or %":
+        return _percent(number) if value < 1 else f"{number} %" if value >= 10 else None
+    if each.unit == "mean %":
+        digits = 1 if value >= 1 else 1 - math.floor(math.log10(value))
+        return f"{value:.{digits}f} %"
+    return _percent(number) if each.unit == "share" else f"{number} {each.unit}"
+
+
+def _percent(share: str) -> str:
+    return f"{Decimal(share).scaleb(2):f} %"

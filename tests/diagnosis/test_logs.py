@@ -159,6 +159,23 @@ VALIDATION = (
 )
 
 
+# Of vLLM, SGLang, TensorRT-LLM, llama.cpp, ollama, MLX, gpt-fast, and of sentences.
+SERVED = (
+    "Throughput: 11.39 requests/s, 5829.52 total tokens/s, 2914.76 output tokens/s",
+    "============ Serving Benchmark Result ============\nOutput token throughput (tok/s):         3712.70\nTotal Token throughput (tok/s):          7740.89",
+    "Prefill. latency: 0.10210 s, throughput:  20059.28 token/s\nDecode.  latency: 0.00813 s, throughput:    983.63 token/s",
+    "Per GPU Output Throughput (tps/gpu):              2134.59",
+    "| llama 7B mostly Q4_0 | 3.56 GiB | 6.74 B | CUDA | 99 | pp 512 | 5131.62 ± 22.10 |",
+    "| model | size | params | backend | ngl | test | t/s |\n| llama 7B mostly Q4_0 | 3.56 GiB | 6.74 B | CUDA | 99 | tg 128 | 129.60 ± 0.10 |",
+    "prompt eval rate:     189.33 tokens/s\neval rate:            73.09 tokens/s",
+    "Prompt: 10 tokens, 120.4 tokens-per-sec\nGeneration: 100 tokens, 34.5 tokens-per-sec",
+    "Time for inference 1: 2.13 sec total, 93.95 tokens/sec\nBandwidth achieved: 1241.02 GB/s",
+    "Greedy decode: 4,002 output tok/s/GPU, TTFT P99 3,052 ms",
+    "The deployment generates 15000 tokens/s/GPU at 64 concurrent users",
+    "decode MFU 3.2% at 1,200 tokens/s/GPU",
+)
+
+
 @pytest.mark.parametrize(
     "loss", ["val_loss: 2.1", "validation loss: 2.1", "eval: 2.1", "valid_ppl=8.1", "test_acc 0.3", "eval_every=100"]
 )
@@ -187,6 +204,16 @@ def test_a_training_step_may_name_a_loss_of_validation(loss):
         ("Map: 12%|█▏  | 123/1024 [00:12<00:11, 42.54it/s]", "something else than training"),
         ('{"key": "tracked_stats", "value": {"throughput": 12.3}}', "no rate of a log that is known here"),
         ("step: 10 loss: 7,12 tps: 6.667 tflops: 386,08 mfu: 39,02%", "39,02 has a comma that parts no thousands"),
+        *((line, "serves, and the doctor reads training|its tokens are generated, and the doctor reads training") for line in SERVED),
+        ("|E2E latency=9.31s |Gather latency=0.00s (0.00%) |Generate time=6.33s (68.01%) |Training time=2.06s (22.11%) |CurSamplesPerSec=27.50 |AvgSamplesPerSec=26.91",
+         "is a step of reinforcement learning, whose time has the generation in it"),
+        ("End-to-End => Latency: 11.23s, TFLOPs: 9.06, Samples/sec: 2.85, Time/seq 0.35s, Batch Size: 32, Total Seq. Length: 512", "reinforcement learning"),
+        ("{'eval_loss': 1.2, 'eval_runtime': 12.3, 'eval_samples_per_second': 45.3, 'eval_steps_per_second': 5.6, 'epoch': 1.0}", "is a validation step"),
+        ("3.5-3.7k tokens/s/GPU", "3.7k tokens/s, and not whether"),
+        ("roughly 180-200 TFLOPs per A100", "no rate of a log that is known here"),
+        ("The model processes 1.4M tokens per second on 256 GPUs", "1.4M tokens/s, and not whether of all"),
+        ("{'step_tokens_per_second': 18801.85, 'avg_tokens_per_second': 18802.4}", "18802.4 tokens/s, and not whether"),
+        ("Train Epoch: 0 [ 512/2048 (25%)] Data (t): 0.1 Batch (t): 1.2, 424.8/s, 53.1/s/gpu LR: 0.0001 Logit Scale: 14.3 Contrastive_loss: 5.1", "no rate of a log"),
         (12, "line=12: must be text"),
     ],
 )  # fmt: skip
