@@ -119,7 +119,7 @@ FORMATS = (
         "NeMo",
         "train_step_timing in s",
         (
-            Rate(_A_DEVICE, rf"train_step_timing in s[:=].*tokens_per_sec_per_gpu[:=]\s*{NUMBER}"),
+            Rate(_A_DEVICE, rf"train_step_timing in s[:=].*tokens_per_sec_per_gpu(?:_refined)?[:=]\s*{NUMBER}"),
             Rate("step_seconds", rf"train_step_timing in s[:=]\s*{NUMBER}"),
             Rate("step_seconds", rf"train_step_timing in s[:=]\s*\[[^\]]*?{NUMBER}\s*\]"),
         ),

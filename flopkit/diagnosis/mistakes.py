@@ -106,10 +106,13 @@ def in_peaks(card: Device, dtype: Any, peak: float | None = None) -> list[Mistak
         why = "data sheets print twice the dense peak, for matrices with 2:4 structured zeros"
         found.append(Mistake("sparse peak", 0.5, why, COMMON))
         found.append(Mistake("dense peak halved", 2.0, "it was taken for a sparse one", POSSIBLE))
-    for other in ("fp8", "bf16", "tf32", "fp32"):
-        if other in card.dtypes and card.peak(other) != peak:
+    for other in ("fp8", "bf16", "tf32", "fp32", "fp4", "int8"):
+        known = (
+            (peak, *(peak / each.ratio for each in found)) if other == "int8" else (peak,)
+        )  # print, int8 stands beside the like of it
+        if other in card.dtypes and card.peak(other) not in known:
             why = f"the run's products are in {here}"
-            often = POSSIBLE if other in ("fp8", "bf16") else RARE
+            often = POSSIBLE if other in ("fp8", "bf16", "int8") else RARE
             found.append(Mistake(f"{other} peak for {here}", peak / card.peak(other), why, often, differs=Differs.FORMAT, other=other))  # fmt: skip
     kin = device_data.kin(card.name)
     also, who = kin.also.get(here, (None, ""))
@@ -155,9 +158,9 @@ def _base_clock(card: Device, here: str) -> float | None:
 # -- the job --------------------------------------------------------------------------------------------------
 
 
-def in_jobs(count: int, degrees: Mapping[str, int]) -> list[Mistake]:
-    """Tokens a second of one device and the peak of all, or the reverse; of a usual node where *count* is 1; tokens times or by a
-    parallel degree."""
+def in_jobs(count: int, degrees: Mapping[str, int], tokens: bool = True) -> list[Mistake]:
+    """Tokens a second of one device and the peak of all, or the reverse; of a usual node where *count* is 1; *tokens* times or by a
+    parallel degree, or by the steps of gradient accumulation, where the rate is one of tokens."""
     many, what, often = (count, f"all {count:,}", COMMON) if count > 1 else (8, "a node of eight", POSSIBLE)
     found = [
         Mistake("per-job tokens/s over one GPU's peak", float(many), f"tokens/s of {what}, the peak of one", often),
@@ -167,12 +170,17 @@ def in_jobs(count: int, degrees: Mapping[str, int]) -> list[Mistake]:
         why = "devices that share a sequence or a model process the same tokens, not tokens of their own"
         found.append(Mistake(f"tokens by the {name}-parallel degree of {degree}", 1 / degree, why, 0.3))
         found.append(Mistake(f"tokens times the {name}-parallel degree of {degree}", float(degree), why, 0.3))
-    if not degrees and count > 1:
-        for degree in (2, 4, 8):
-            if count % degree == 0:
-                why = "parallel= says which degrees there are; as many steps of gradient accumulation, forgotten, come to the same"
-                found.append(Mistake(f"tokens by a parallel degree of {degree}", 1 / degree, why, RARE))
-                found.append(Mistake(f"tokens times a parallel degree of {degree}", float(degree), why, RARE))
+    for degree in (2, 4, 8, 16, 32) if not degrees else ():
+        if count > 1 and degree <= 8 and count % degree == 0:
+            what = f"a parallel degree of {degree}"
+            why = "parallel= says which degrees there are; as many steps of gradient accumulation, forgotten, come to the same"
+        elif not tokens:
+            continue
+        else:
+            what = f"{degree} steps of gradient accumulation"
+            why = "a step of the optimizer has the tokens of all its micro-batches, and its time is that of all"
+        found.append(Mistake(f"tokens by {what}", 1 / degree, why, RARE))
+        found.append(Mistake(f"tokens times {what}", float(degree), why, RARE))
     return distinct(each._replace(differs=Differs.JOB) for each in found)
 
 

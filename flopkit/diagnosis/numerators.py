@@ -41,6 +41,7 @@ _WORK: Mapping[Convention, tuple[str, str, float]] = {
     _work("half", **_HALF): ("half of the scores, whatever the mask", "half of the score matrix counts, in layers with a window, too", COMMON),
     _work("full, no router", hidden=1, router=0): ("causal ×2: hidden pairs counted, router left out", "as Megatron-LM counted in 2021", 0.15),
     _work("half, no router", router=0, **_HALF): ("half of the scores, router left out", "as Megatron-LM and DeepSeek count", 0.3),
+    _work("no router", router=0): ("router left out", "as Megatron-LM counts since it knows windows", 0.1),
     _work("hidden, all experts", hidden=1, idle=1): ("causal ×2: hidden pairs counted, total for active experts", "as MaxText counted before pull request 678", POSSIBLE),
     _work("no head", head=0): ("head left out", "layers only, without the product with the vocabulary", RARE),
 }  # fmt: skip
@@ -53,6 +54,7 @@ _STOP = "; here as PyTorch's own checkpoint, which leaves out the last product o
 _FLASH = "flash attention's recompute counted (HFU)", "its backward computes the scores again"
 _FOURTH = "a fourth pass of the whole model, embedding and head too: 8 FLOPs a parameter for 6"
 _OF_LENGTH = ("scores", "hidden", "pairs", "recompute")  # kinds of work that no parameter makes
+_ALONE = "2N, or what a profiler of the forward pass counts, by the time of a step of three"
 _LEAST = 1e-3
 _TOO = 2.0  # Megatron's formula of 2021 counts hidden pairs and a fourth pass: who counts the one counts the other more often
 
@@ -196,18 +198,25 @@ def _again(convention: Convention, recompute: str, spares: bool) -> Iterator[tup
 
 def _rules(model: Model, kinds: _Kinds, base: Any, sizes: Mapping[str, Any], trained: Any) -> Iterator[Mistake]:
     """Numerators that no part of the model makes: a name's N, and rules about frozen weights."""
-    for billions in _NAMED.findall(model.name):
-        why = "the number in a model's name is rounded"
-        yield Mistake(
-            f"6N with the name's {billions}B for N", float(6e9 * float(billions) * kinds.tokens / base), why, 0.1
-        )
+    named = {float(billions): f"the name's {billions}B" for billions in _NAMED.findall(model.name)}
+    for convention in (SIX_N_ACTIVE, _work("no scores", scores=0)):
+        rounded = float(f"{kinds.model(convention) / (6e9 * kinds.tokens):.1e}")
+        named.setdefault(rounded, f"a rounded {rounded:g}B")
+    why = "the number of parameters in a model's name, or on its card, is rounded"
+    for billions, words in named.items():
+        ratio = float(6e9 * billions * kinds.tokens / base)
+        often = 0.1 if words.startswith("the") else POSSIBLE
+        yield Mistake(f"6N with {words} for N", ratio, why, often)
+        if trained == "all":
+            name = f"6N with {words} for N, with the forward pass alone"
+            yield Mistake(name, ratio / 3, f"{_ALONE}; {why}", RARE * often, 2)
     if trained == "all":
         why = "as for LoRA: frozen weights have no gradient, so a step is two forward passes and not three; trained= says what is trained"
         yield Mistake("frozen weights: two thirds of a full step", 2 / 3, why, POSSIBLE)
         for convention in (PALM, SIX_N_ACTIVE, _work("hidden", hidden=1)):
             name, more, prior = _WORK[convention]
             yield _joined(name, more, kinds.model(convention) * 2 / 3 / base, "frozen weights: two thirds of a full step", why, POSSIBLE * prior)  # fmt: skip
-        why = "2N, or what a profiler of the forward pass counts, by the time of a step of three"
+        why = _ALONE
         for convention in (_EXACT, PALM, SIX_N_ACTIVE, _work("hidden", hidden=1)):
             name, more, prior = _WORK.get(convention, ("", "", 1.0))
             yield _joined(name, more, kinds.model(convention) / 3 / base, "the forward pass alone", why, RARE * prior)

@@ -60,7 +60,7 @@ class OfFlops:
             Mistake("frozen weights: two thirds of a full step", 2 / 3, "frozen weights have no gradient", 0.05),
             Mistake("hidden pairs of attention counted, by itself", 2.0, "where attention alone is measured: the mask hides half of its pairs", 0.02),
         ]  # fmt: skip
-        return [work, in_peaks(self.card, self.dtype), in_units(), in_jobs(self.count, {})]
+        return [work, in_peaks(self.card, self.dtype), in_units(), in_jobs(self.count, {}, tokens=False)]
 
     def windows(self, mistakes: list[Mistake], step: float) -> Iterator[Window]:
         """The numbers that mistakes make, by the digits of the rate, and where a number in between was rounded."""
@@ -249,7 +249,7 @@ class OfModel(OfFlops):
             groups = [self._work(), [], in_units(), []]
         several = len(self.formats) > 1
         groups[1] = in_peaks(self.card, self.formats if several else self.formats[0], self.peak if several else None)
-        groups[3] = in_jobs(self.count, self.degrees)
+        groups[3] = in_jobs(self.count, self.degrees, tokens=self.rate.tokens is not None)
         return groups
 
     def _again(self) -> str:

@@ -53,6 +53,7 @@ MISTAKES = [  # what is done otherwise, and the MFU that comes of it, counted by
     ),
     ("6N", share(6 * (MATRICES + 2 * HEAD + NORMS))),
     ("6N with the name's 8B for N", share(6 * 8e9)),
+    ("6N with a rounded 7.5B for N", share(6 * 7.5e9)),  # 7.505 without the embedding
     ("scores left out", share(6 * (MATRICES + HEAD))),
     ("embedding in N", share(EXACT + 6 * HEAD)),
     ("head left out", share(EXACT - 6 * HEAD)),
@@ -75,6 +76,10 @@ MISTAKES = [  # what is done otherwise, and the MFU that comes of it, counted by
     ("tokens by a parallel degree of 4", share(EXACT / 4)),
     ("tokens times a parallel degree of 2", share(2 * EXACT)),
     ("tokens times a parallel degree of 4", share(4 * EXACT)),
+    ("tokens by 16 steps of gradient accumulation", share(EXACT / 16)),
+    ("tokens by 32 steps of gradient accumulation", share(EXACT / 32)),
+    ("tokens times 16 steps of gradient accumulation", share(16 * EXACT)),
+    ("tokens times 32 steps of gradient accumulation", share(32 * EXACT)),
     ("per-job tokens/s over one GPU's peak", share(count=1)),
     ("per-GPU tokens/s over the job's peak", share(count=COUNT**2)),
 ]
@@ -100,6 +105,44 @@ def test_every_mistake_that_applies_is_tried_here():
     for name in considered.keys() - tried:
         assert name.startswith(("wrong SKU: peak of h", "wrong SKU: peak of gh")), name  # h100, h200, h800, gh200, …
         assert considered[name] == pytest.approx(PEAK / fk.device(name.split()[-1]).peak("bf16"))
+
+
+def test_the_peak_of_integers():
+    """A TPU v5e multiplies int8 at 394 TOPS, which pages print beside its 197 TFLOP/s; of a card whose sparse peak is as much, that is said."""
+    run = {"tflops_per_device": 110, "reported": "27.9 %"}
+    assert "int8 peak for bf16" in names(fk.doctor(**run, device="tpu-v5e"))
+    found = [each.name for each in fk.doctor(**run, device="a100-sxm-80gb").considered]
+    assert "sparse peak" in found and "int8 peak for bf16" not in found
+
+
+def test_steps_of_gradient_accumulation_that_were_forgotten():
+    """nanochat, pull request 175: tokens of a micro-batch by the time of a step, beside an MFU that had them all."""
+    run = {"model": "llama-3-8b", "seq": 2048, "device": "h100-sxm", "tokens_per_s": "1012.5"}
+    ours = fk.doctor(**run).mfu
+    assert "tokens times 8 steps of gradient accumulation" not in names(
+        fk.doctor(**run, reported=f"{700 * ours:.2f} %")
+    )
+    for steps in (2, 4, 16):
+        found = names(fk.doctor(**run, reported=f"{100 * steps * ours:.2f} %"))
+        assert f"tokens times {steps} steps of gradient accumulation" in found, found
+    assert not any(
+        "accumulation" in each.name for each in fk.doctor(tflops_per_device=400, device="h100-sxm").considered
+    )
+
+
+def test_the_number_of_parameters_on_a_model_s_card():
+    """scaling-book, issue 31: 2 · 37e9 · 14.8e12 FLOPs, where training takes six, by 2.79 million hours of 1,513 TFLOP/s, which is 7.2 %."""
+    found = fk.doctor(
+        model="deepseek-v3",
+        seq=4096,
+        device="h800-pcie",
+        dtype="fp8",
+        tokens="14.8T",
+        device_hours="2.79M",
+        reported="7.2 %",
+    )
+    near = {each.name: each.mfu for each in (*found.explanations, *found.near)}
+    assert near["6N with a rounded 37B for N, with the forward pass alone"] == pytest.approx(0.0721, abs=2e-4)
 
 
 EXPERTS = {"deepseek-v3": 37.55, "mixtral-8x7b": 12.88, "qwen3-30b-a3b": 3.34}  # 10⁹ active, with both embeddings
