@@ -180,7 +180,7 @@ def find(name: Any) -> str:
     if (other := names.elsewhere(name)) and "fk.device" not in other:
         raise ValueError(f"name={name!r} is not a device in the data; here it is {other}")
     close = [] if (told := _told(name)) else near(name)
-    told = told or ("" if close else _other_memory(name))
+    told = told or ("" if close else _other_memory(name) or _kin_of(name))
     did_you = f"; did you mean {_or(close)}?" if close else ";"
     raise ValueError(
         f"name={name!r} is not a device in the data{did_you}{f' {told};' if told else ''} flopkit.device_names() lists them. Another card is "
@@ -258,6 +258,18 @@ def _other_memory(name: str) -> str:
     return f"of that name the data has none with {memory[1]} GB, but {_or(list(sizes))}" if memory and sizes else ""
 
 
+def _kin_of(name: str) -> str:
+    """Cards whose names begin alike, of the same number or the nearest, for one that is none of them: H20 for an H20-3e."""
+    bare, nvidia = _listed(name), re.search(r"(?i)nvidia|tesla|quadro|geforce", name)
+    letters, number = _class(key(bare))[0], re.search(r"\d+", bare)
+    if not (letters and number) or re.search(r"\d\w*\.\w", name):  # p2.xlarge
+        return ""
+    theirs = {one: _class(key(one)) for one, each in entries().items() if not nvidia or each["vendor"] == "NVIDIA"}
+    off = {one: abs(int(its[1]) - int(number[0])) for one, its in theirs.items() if its[0] == letters and its[1]}
+    found = sorted((one for one in off if not off[one] or min(off.values())), key=lambda one: off[one])[:4]
+    return f"other cards of the data, with other peaks, are {_or(found)}" if found else ""
+
+
 def _same_class(bare: str) -> list[str]:
     """Names of the class that *bare* is of, which says nothing of memory."""
     letters, number, rest = _class(key(bare))
@@ -300,8 +312,7 @@ _MACHINES = {
     "p3dn": "v100-sxm", "p3": "v100-sxm-16gb", "g4dn": "t4", "p4de": "a100-sxm-80gb", "p4d": "a100-sxm-40gb", "g5": "a10g", "g6e": "l40s",
     "g6": "l4", "gr6": "l4", "g7e": "rtx-pro-6000-server", "p5e": "h200", "p5en": "h200", "p5": "h100-sxm", "p6-b200": "b200", "p6-b300": "b300",
     "p6e-gb200": "gb200", "p6e-gb300": "gb300", "trn1": "trainium", "trn1n": "trainium", "trn2": "trainium2", "trn2u": "trainium2",
-    "trn3": "trainium3", "inf2": "inferentia2",
-    "a2-highgpu": "a100-sxm-40gb", "a2-megagpu": "a100-sxm-40gb", "a2-ultragpu": "a100-sxm-80gb", "a3-highgpu": "h100-sxm",
+    "trn3": "trainium3", "inf2": "inferentia2", "a2-highgpu": "a100-sxm-40gb", "a2-megagpu": "a100-sxm-40gb", "a2-ultragpu": "a100-sxm-80gb", "a3-highgpu": "h100-sxm",
     "a3-megagpu": "h100-sxm", "a3-edgegpu": "h100-sxm", "a3-ultragpu": "h200", "a4-highgpu": "b200", "a4x-highgpu": "gb200",
     "a4x-maxgpu": "gb300", "g2-standard": "l4", "g4-standard": "rtx-pro-6000-server", "ct4p": "tpu-v4", "ct5lp": "tpu-v5e", "ct5l": "tpu-v5e",
     "ct5p": "tpu-v5p", "ct6e": "tpu-v6e",
@@ -310,7 +321,7 @@ _MACHINES = {
     r"nd(?:40rs-)?v2": "v100-sxm", r"nc\d*[a-z]*-h100-v5": "h100-nvl", r"nc\d*[a-z]*-a100-v4": "a100-pcie-80gb", r"nc\d*[a-z]*-t4-v3": "t4",
     r"nc(?:\d+r?s-)?v3": "v100-pcie-16gb", r"nv\d*[a-z]*-a10-v5": "a10",
     "bm-gpu-h100": "h100-sxm", "bm-gpu-h200": "h200", "bm-gpu-b200": "b200", "bm-gpu-gb200": "gb200", "bm-gpu-mi300x": "mi300x",
-    "bm-gpu-l40s": "l40s", "bm-gpu-a100-v2": "a100-sxm-80gb", "bm-gpu4": "a100-sxm-40gb", r"[bv]m-gpu-a10": "a10",
+    "bm-gpu-l40s": "l40s", "bm-gpu-b4": "a100-sxm-40gb", "tpu7x-standard": "tpu-v7x", "bm-gpu-a100-v2": "a100-sxm-80gb", "bm-gpu4": "a100-sxm-40gb", r"[bv]m-gpu-a10": "a10",
 }  # fmt: skip
 _HOPPER, _BLACKWELL, _ADA = "an H100, H200, H20 or GH200", "a B200, B300, GB200 or GB300", "an L4, L40S or RTX 40"
 _MI200, _MI300, _MI350 = "mi210, mi250 or mi250x", "mi300a, mi300x or mi325x", "mi350x or mi355x"
@@ -324,7 +335,7 @@ _ARCHITECTURES = {
 }  # fmt: skip
 # What a slice of a pod is called after, its chip, and the chips that one of its number is: v2 to v5p count cores, two a chip.
 _PODS = {"v3": ("tpu-v3", 2), "v4": ("tpu-v4", 2), "v5p": ("tpu-v5p", 2), "v5litepod": ("tpu-v5e", 1), "v5e": ("tpu-v5e", 1),
-         "v5lite": ("tpu-v5e", 1), "v6e": ("tpu-v6e", 1)}  # fmt: skip
+         "v5lite": ("tpu-v5e", 1), "v6e": ("tpu-v6e", 1), "7x": ("tpu-v7x", 2)}  # fmt: skip
 
 
 def _told(name: str) -> str:
@@ -354,7 +365,7 @@ def _told(name: str) -> str:
     if many := _many(text, words):
         count, card = many
         return f"it says how many: flopkit.device({card!r}), count={count}"
-    pod = re.fullmatch(r"(?:tpu-?)?(v\d(?:-lite|[a-z]*))-(\d+|(?:pod)?slice|device)", words)
+    pod = re.fullmatch(r"(?:tpu-?)?(v?\d(?:-lite|[a-z]*))-(\d+|(?:pod)?slice|device)", words)
     if pod and (chip := _PODS.get(pod[1].replace("-", ""))):
         what, a_chip = chip
         count = f"{max(1, int(pod[2]) // a_chip)}" if pod[2].isdigit() else ""
@@ -380,9 +391,9 @@ def _many(text: str, words: str) -> tuple[str, str] | None:
     found = (
         re.fullmatch(r"gpu-(\d+)x-(.+)", words)  # Lambda's machines
         or re.fullmatch(r"(\d+)\s*[x×*]\s*(.+)", text, re.IGNORECASE)
-        or re.fullmatch(r"(.*\d|.*\s)\s*[x×*]\s*(\d+)", text, re.IGNORECASE)
+        or re.fullmatch(r"(.*\d|.*\s)\s*[x×*]\s*(\d+)|([\w-]+):(\d+)", text, re.IGNORECASE)  # H100 x 8, H100:8
     )
     if not found:
         return None
-    count, card = (found[1], found[2]) if found[1].isdigit() else (found[2], found[1].strip())
+    count, card = sorted((each.strip() for each in found.groups() if each), key=str.isdigit, reverse=True)
     return (count, card) if re.search(r"\d|[^\W\d]{3}", card) and (_known(card) or near(card)) else None
