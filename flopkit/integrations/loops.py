@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -74,6 +75,9 @@ class LoopMeter:
         )
         self.count, self.prefix, self._steps = number("count", count), prefix, 0
         self.tokens = getattr(work, "tokens", None) if tokens is None else number("tokens", tokens)
+        self._fed: deque[tuple[Any, int]] = deque(
+            maxlen=50
+        )  # tokens of steps, and how many, as far back as the meter's means go
 
     def _time(self) -> float:
         return self._clock() - self._left_out
@@ -100,26 +104,44 @@ class LoopMeter:
         self.resume()
         self.meter.start()
 
-    def metrics(self) -> dict[str, float]:
-        """Means over the steps since the last call; empty where there was none."""
+    @property
+    def pending(self) -> int:
+        """Steps since the last `metrics`."""
+        return self._steps
+
+    def metrics(self, lengths: Any = None) -> dict[str, float]:
+        """Means over the steps since the last call; empty where there was none.
+
+        Parameters
+        ----------
+        lengths : Any, optional
+            The tokens of each sequence that went through these steps, on all devices, as in `Meter.step`. None: the usual ones.
+        """
         self.resume()
         if not self._steps:
             return {}
         self._wait()
         steps, self._steps = self._steps, 0
-        return self._named(self.meter.step(steps))
+        one = self.meter.step(steps, lengths=lengths)
+        tokens = self.tokens if lengths is None or self.tokens is None else sum(lengths) / steps
+        if not math.isnan(one.mfu):
+            self._fed.append((tokens, steps))
+        return self._named(one, tokens)
 
     def mean(self) -> dict[str, float]:
         """The same, over the meter's window."""
-        return self._named(self.meter.mean)
+        tokens = self.tokens
+        if tokens is not None and self._fed:
+            tokens = sum(each * steps for each, steps in self._fed) / sum(steps for _, steps in self._fed)
+        return self._named(self.meter.mean, tokens)
 
-    def _named(self, one: Any) -> dict[str, float]:
+    def _named(self, one: Any, tokens: Any) -> dict[str, float]:
         found = {"step_seconds": one.seconds, "mfu": float(one.mfu)}
         if one.hfu is not None:
             found["hfu"] = float(one.hfu)
-        if self.tokens is not None and one.seconds > 0:
-            found["tokens_per_second"] = self.tokens / one.seconds
-            found["tokens_per_second_per_device"] = self.tokens / one.seconds / self.count
+        if tokens is not None and one.seconds > 0:
+            found["tokens_per_second"] = tokens / one.seconds
+            found["tokens_per_second_per_device"] = tokens / one.seconds / self.count
         return {self.prefix + name: value for name, value in found.items() if not math.isnan(value)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 try:
@@ -25,7 +26,9 @@ class TransformersCallback(TrainerCallback):
         As in `LoopMeter`. None: a training step of the trainer's model, of *seq* tokens and the global batch, with full recompute where
         ``gradient_checkpointing`` is on.
     seq : int, optional
-        Tokens of a sequence, where *work* is None: all are of this length.
+        Tokens of a sequence, where *work* is None. What the model is really given is counted, in each forward pass of a process: a last
+        batch that is smaller, and sequences that are shorter or longer, with the tokens that pad them. Where that cannot be seen, with
+        ``torch_compile`` and with tensor, context or sequence parallelism, all are taken to be whole batches of this length.
     device : Any, optional
         A name or a `flopkit.Device`. None: the current CUDA device.
     dtype : Any, optional
@@ -75,6 +78,9 @@ class TransformersCallback(TrainerCallback):
         self.work, self.seq, self.device, self.dtype, self.count, self._loop = work, seq, device, dtype, count, loop
         self.loop: LoopMeter | None = None
         self._seen = 0
+        self._fed: Counter[int] = Counter()  # sequences by their tokens, since the last log
+        self._whole, self._replicas = 0, 1
+        self._hook: Any = None
 
     def attach(self, trainer: Any) -> TransformersCallback:
         """Become the first of the callbacks of *trainer* that see its logs, so that its reporters have the metrics, and return self."""
@@ -91,6 +97,34 @@ class TransformersCallback(TrainerCallback):
         device = devices.device() if self.device is None else self.device
         self.loop = LoopMeter(work, device=device, dtype=self.dtype, count=count, **self._loop)
         self._seen = state.global_step
+        self._watch(model, args)
+
+    def _watch(self, model: Any, args: Any) -> None:
+        """See what the model is given, where a step's work is not."""
+        self._fed.clear()
+        if self._hook is not None:  # of a training that was broken off
+            self._hook.remove()
+            self._hook = None
+        if self.work is None and not args.torch_compile and _ranks_of_a_replica(model, args) == 1:
+            self._whole, self._replicas = args.train_batch_size * args.gradient_accumulation_steps, args.world_size
+            self._hook = model.register_forward_pre_hook(self._feed, with_kwargs=True)
+
+    def _feed(self, model: Any, inputs: Any, kwargs: Any) -> None:
+        fed = kwargs.get("input_ids", inputs[0] if inputs else None)
+        if model.training and getattr(fed, "ndim", 0) == 2:
+            self._fed[fed.shape[1]] += fed.shape[0]
+
+    def _lengths(self) -> list[int] | None:
+        """The tokens of each sequence since the last log, on all devices; None where they were the usual ones."""
+        fed, self._fed = self._fed, Counter()
+        steps = 0 if self.loop is None else self.loop.pending
+        return None if not fed or fed == {self.seq: steps * self._whole} else sorted(fed.elements()) * self._replicas
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Leave the model as it was."""
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
 
     def _step_of(self, model: Any, args: Any) -> Any:
         frozen = [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
@@ -140,7 +174,7 @@ class TransformersCallback(TrainerCallback):
         if "train_runtime" in logs:
             found = {f"train_{name.removeprefix(self.loop.prefix)}": value for name, value in self.loop.mean().items()}
         else:
-            found = self.loop.metrics()
+            found = self.loop.metrics(self._lengths())
             self._pause(control)
         logs.update(found)
         if state.log_history and state.log_history[-1].get("step") == state.global_step:

@@ -94,6 +94,44 @@ def test_the_trainer_s_own_logs_have_the_metrics(tmp_path):
     json.dumps(run.state.log_history)
 
 
+class Of(Data):
+    """As many sequences, of as many tokens."""
+
+    def __init__(self, sequences, tokens):
+        self.sequences, self.tokens = sequences, tokens
+
+    def __len__(self):
+        return self.sequences
+
+    def __getitem__(self, place):
+        return {"input_ids": torch.arange(self.tokens), "labels": torch.arange(self.tokens)}
+
+
+@pytest.mark.parametrize(
+    ("data", "tokens", "settings"),
+    [
+        (Of(10, SEQ), [4 * SEQ, 4 * SEQ, 2 * SEQ], {"num_train_epochs": 1}),  # an epoch ends within a step
+        (Of(7, SEQ), [4 * SEQ, 3 * SEQ], {"num_train_epochs": 1}),  # and within a batch
+        (Of(8, 2 * SEQ), [8 * SEQ, 8 * SEQ], {"num_train_epochs": 1}),  # longer sequences than it was told
+        (Of(6, SEQ), [4 * SEQ, 2 * SEQ], {"num_train_epochs": 1, "activation_checkpointing": True}),
+    ],
+)
+def test_what_the_model_is_given_is_counted(tmp_path, data, tokens, settings):
+    clock = Clock()
+    callback = TransformersCallback(seq=SEQ, device=TOY, clock=clock)
+    run = trainer(tmp_path, [clock, callback], max_steps=-1, logging_steps=1, **settings)
+    run.train_dataset = data
+    run.train()
+    training = [line for line in run.state.log_history if "loss" in line]
+    assert [line["tokens_per_second"] for line in training] == tokens
+    model = fk.models.transformer(layers=2, d_model=32, heads=4, kv_heads=2, d_ff=64, vocab=128, gated=True)
+    a_token = model.train_step(seq=data.tokens).flops_per_token
+    assert [line["mfu"] for line in training] == [pytest.approx(n * a_token / 1e13) for n in tokens]
+    [last] = [line for line in run.state.log_history if "train_runtime" in line]
+    assert last["train_tokens_per_second"] == pytest.approx(sum(tokens) / len(tokens))
+    assert not run.model._forward_pre_hooks
+
+
 def test_the_peak_is_that_of_the_format(tmp_path):
     """bf16's where none is told, whatever format the trainer runs in; an unknown one ends the training before it begins."""
     two = fk.Device("two", peak={"bf16": 1e13, "fp16": 4e13}, bandwidth=1e12)
