@@ -52,9 +52,10 @@ _GLOBAL = r"global batch size:\s*(\d[\d,]*)"
 _A_DEVICE, _ALL = "tokens_per_s_per_device", "tokens_per_s"
 _A_SECOND = r"(?:[-_ ]per[-_ ]|/)s(?:ec(?:ond)?)?"
 _CARD = r"(?:TPU[- ]?v?\d\w*(?:[- ](?:chip|lite))?|G?[ABHLV]\d{2,3}[a-z]?|MI\d{3}[a-z]?|Gaudi ?\d)"
-_EACH = rf"(?:[-_ ]per[-_ ]|/)(?:(?:gpu|device|chip|npu|card)|{_CARD})"
+_EACH = rf"(?:[-_ ]per[-_ ]|/)(?:gpu|device|chip|npu|xpu|card|p(?=/s)|{_CARD})"
 _UNIT, _NAMES = r"\b(?!['\"]?\s*[:=])", r"['\"]?\)?\s*[:=]\s*['\"]?"  # behind a number, or before one
 _ALONE = rf"(?<![\d.,][-–—~])(?<![\d.,]){NUMBER}"  # and no end of a range, 38-43
+_MFU = r"(?<![a-z])MFU(?:/HFU)?['\"]?"
 _TOKENS_EACH = rf"(?:tokens?|toks?)(?:{_A_SECOND}{_EACH}|{_EACH}{_A_SECOND})"
 _SAMPLES_EACH = rf"(?:samples?|sequences?|seqs?)(?:{_A_SECOND}{_EACH}|{_EACH}{_A_SECOND})"
 _FLOPS_EACH = rf"FLOPs?(?:{_A_SECOND}{_EACH}|{_EACH}(?:{_A_SECOND})?)"  # TFLOPs/s/GPU, TFLOPs/GPU/s, TFLOPs/GPU
@@ -78,7 +79,7 @@ FORMATS = (
     # megatron/training/training.py, training_log; Primus prints "now/average". Megatron-Bridge prints two lines a step.
     Format(
         "Megatron-LM",
-        r"^(?!.*(?:\bTFLOPs:|approx flops per GPU)).*(?:elapsed time per iteration \(ms\):|Step Time\s*:|[Tt]hroughput(?: per GPU \(TFLOP/s/GPU\)|:\s*[\d.]+ TFLOP/s/GPU))",
+        r"^(?!.*(?:\bTFLOPs:|approx flops per GPU)).*(?:elapsed time per iteration \(ms\):|Step Time\s*:.*(?:GPU utilization|tok/s/gpu)|[Tt]hroughput(?: per GPU \(TFLOP/s/GPU\)|:\s*[\d.]+ TFLOP/s/GPU))",
         (
             Rate("step_seconds", _MS, " ms"),
             Rate(_A_DEVICE, rf"Step Time\s*:.*?{NUMBER} tok/s/gpu"),
@@ -302,9 +303,9 @@ FORMATS = (
             Rate("tflops_per_device", rf"(?i){_ALONE} ?P{_FLOPS_EACH}{_UNIT}", " PFLOP/s"),
         ),
         (
-            Said(rf"(?i)\bMFU['\"]?\s*(?:of|is|[:=])?\s*{_ALONE}\s*%", "%"),
+            Said(rf"(?i){_MFU}\s*(?:of|is|[:=])?\s*{_ALONE}\s*(?:%|per ?cent)", "%"),
             Said(rf"(?i){_ALONE}\s*%\s*(?:(?:bf16|fp8|fp16) )?MFU\b", "%"),
-            Said(rf"(?i)\bMFU['\"]?\s*(?:of|is|[:=])\s*{_ALONE}(?![-–—\d%]|\s*%)", "share or %"),
+            Said(rf"(?i){_MFU}\s*(?:of|is|[:=])\s*{_ALONE}(?![-–—\d%]|\s*%)", "share or %"),
             Said(rf"(?i){_ALONE} ?T{_FLOPS_EACH}{_UNIT}", "TFLOP/s"),
             Said(rf"(?i)(?<![a-z])T{_FLOPS_EACH}{_NAMES}{NUMBER}", "TFLOP/s"),
         ),

@@ -41,7 +41,7 @@ _WORK: Mapping[Convention, tuple[str, str, float]] = {
     _work("half", **_HALF): ("half of the scores, whatever the mask", "half of the score matrix counts, in layers with a window, too", COMMON),
     _work("full, no router", hidden=1, router=0): ("causal ×2: hidden pairs counted, router left out", "as Megatron-LM counted in 2021", 0.15),
     _work("half, no router", router=0, **_HALF): ("half of the scores, router left out", "as Megatron-LM and DeepSeek count", 0.3),
-    _work("no router", router=0): ("router left out", "as Megatron-LM counts since it knows windows", 0.1),
+    _work("no router", router=0): ("router left out", "as Megatron-Bridge counts since it knows windows", 0.1),
     _work("hidden, all experts", hidden=1, idle=1): ("causal ×2: hidden pairs counted, total for active experts", "as MaxText counted before pull request 678", POSSIBLE),
     _work("no head", head=0): ("head left out", "layers only, without the product with the vocabulary", RARE),
 }  # fmt: skip
