@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["FORMATS", "GENERATION", "NO_STEP", "NUMBER", "OF_WHOM", "SERVING", "Format", "Rate", "Said"]
+__all__ = ["FORMATS", "GENERATES", "GENERATION", "NO_STEP", "NUMBER", "OF_WHOM", "SERVING", "Format", "Rate", "Said"]
 
 NUMBER = r"(\d(?:[\d.,]*\d)?(?:[eE][+-]?\d+)?(?:[kKMGT](?![\w/]))?)"
 """A number as logs print it: 6,667, 1.07e+04 or 11.4K."""
@@ -315,7 +315,7 @@ FORMATS = (
         "tqdm",
         "",
         (
-            Rate("step_seconds", rf"{_ALONE}\s*s(?:ec)?/(?:it|step|ba|batch)\b"),
+            Rate("step_seconds", rf"(?<!data: )(?<!data )(?<!data_time: )(?<!data_time=){_ALONE}\s*s(?:ec)?/(?:it|step|ba|batch)\b"),
             Rate("step_seconds", rf"{_ALONE}\s*(?:it|iterations?|steps?|ba|batch(?:es)?)/s(?:ec)?\b", " steps/s"),
             Rate("step_seconds", rf"(?<![\w/])(?:iterations?|steps?)/s(?:ec)?{_NAMES}{NUMBER}", " steps/s"),
             Rate("step_seconds", rf"(?<![\w/])s(?:ec)?/(?:it|iteration|step){_NAMES}{NUMBER}"),
@@ -326,12 +326,14 @@ FORMATS = (
 # Lines that tell of no training step, by what they tell of.
 _OTHER_STEP = r"(?:validat(?:e|ing|ion)|valid|eval(?:uat(?:e|ing|ion))?|test(?:ing)?|sanity checking|predict(?:ing)?)"
 _HEAD = r"(?:^|[|>\]\-]|\bINFO\b:?)\s*"  # of a line, or behind what a logger writes before it
+GENERATES = "a step of reinforcement learning, whose time has the generation in it"
 NO_STEP = {
     "a validation step, which is a forward pass alone": rf"(?i)^\s*{_OTHER_STEP}\s*[:|]|{_HEAD}{_OTHER_STEP}\s*(?:\||:(?!\s*[-+\d.])|(?:step|epoch|iter(?:ation)?)\b)|\[{_OTHER_STEP}\]"
     rf"|^(?!.*\btrain_).*\b(?:eval|test|predict)_(?:samples|steps)_per_second\b|\bvalid on '|\b{_OTHER_STEP}\b[^%|]*\d%\|",
-    "a step of reinforcement learning, whose time has the generation in it": r"\bGenerate time=|End-to-End => Latency",
+    GENERATES: r"\bGenerate time=|End-to-End => Latency|['\"](?:completion_length|completions/\w+|reward_std|objective/kl)['\"]",
     "a progress bar of something else than training": r"(?i)\b(?:loading|fetching|downloading|uploading|saving|map|mapping|filter|filtering|tokenizing|packing|generating|extracting|converting|"
-    r"processing|preparing|computing|capturing|compiling|adding|creating|reading|writing|resolving)\b[^%|]*\d%\|",
+    r"processing|preparing|computing|capturing|compiling|adding|creating|reading|writing|resolving|rollouts?|inference|sampling|calibrating|"
+    r"quanti[sz]ing|benchmark(?:ing)?|encoding|embedding|scoring|collecting|merging|pruning|exporting)\b[^%|]*\d%\|",
 }
 
 # Lines of servers, and of what measures them: their tokens are generated, not trained on.
@@ -347,7 +349,7 @@ SERVING = (
 # The same in anybody's words.
 GENERATION = (
     rf"(?i)\b{_MADE}[ _-](?:tok(?:en)?s?|rate|throughput|speed|MFU)\b|\b(?:TTFT|TPOT)\b|\breq(?:uests?)?/s\b|\bconcurrent (?:users|requests)\b"
-     r"|\bgenerat(?:es?|ing)\b|\b(?:prompt|generation): \d+ tokens|\btime for inference\b"
+     r"|\bgenerat(?:es?|ing)\b|\b(?:prompt|generation): \d+ tokens|\btokens?/s generation|\bprompt processing\b|\bfirst token\b|\btime for inference\b"
 )  # fmt: skip
 
 # A rate of which the line does not say whether it is of all devices or of one, and its unit.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from flopkit.diagnosis.log_formats import FORMATS, GENERATION, NO_STEP, OF_WHOM, SERVING, Format, Said
+from flopkit.diagnosis.log_formats import FORMATS, GENERATES, GENERATION, NO_STEP, OF_WHOM, SERVING, Format, Said
 from flopkit.sizes import short
 
 __all__ = ["LogLine", "read_log"]
@@ -40,6 +40,7 @@ _KNOWN = (
     "gpt-neox, DeepSpeed, open_lm, MLX-LM, Lightning, nanoGPT, nanochat, llm.c, prime-rl, NeMo AutoModel, ms-swift, XTuner, PaddleNLP, fairseq, metaseq, lingua, transformers' Trainer"
 )
 
+_ANYBODY = {each.framework for each in FORMATS if not each.known_by}
 _NO_TRAINING = (
     "the doctor reads training; flopkit.serving.decode and prefill bound tokens/s, and Model.kv_bytes is the cache"
 )
@@ -101,9 +102,9 @@ def read_log(line: str) -> LogLine:
     pieces = [*reversed(lines), " ".join(lines)] if len(lines) > 1 else lines
     found = [each for piece in pieces for each in [_read(piece)] if each is not None]
     with_rate = [each for each in found if each.arguments.keys() - {"reported"}]
-    if with_rate:
+    if with_rate and not (GENERATES in other and all(each.framework in _ANYBODY for each in with_rate)):
         return max(with_rate, key=_says)
-    if found:
+    if found and not with_rate:
         raise ValueError(
             f"line: {found[0].framework}'s MFU is of the actor's update, and its throughput of the whole step: give tokens_per_s= "
             f"(perf/total_num_tokens by timing_s/update_actor) and reported='{found[0].arguments['reported']}'"

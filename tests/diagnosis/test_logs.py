@@ -109,6 +109,12 @@ def test_spaces_that_part_thousands(space):
     assert read_log(TITAN.replace("6,667", f"6{space}667")).arguments["tokens_per_s_per_device"] == "6667"
 
 
+def test_the_time_of_a_step_is_not_that_of_its_data():
+    """detectron2 and others print both."""
+    line = "eta: 0:10:00  iter: 19  total_loss: 2.1  time: 0.5012 s/it  data_time: 0.0123 s/it  lr: 0.01"
+    assert read_log(line).arguments == {"step_seconds": "0.5012"}
+
+
 def test_early_torchtitan_and_a_utilisation_that_is_not_known():
     assert read_log("step: 10  loss: 7.1  memory: 9.60GiB(10.10%)  wps: 1,232  mfu: 18.22%").arguments == {
         "tokens_per_s_per_device": "1,232", "reported": "18.22 %"
@@ -209,6 +215,11 @@ def test_a_training_step_may_name_a_loss_of_validation(loss):
          "is a step of reinforcement learning, whose time has the generation in it"),
         ("End-to-End => Latency: 11.23s, TFLOPs: 9.06, Samples/sec: 2.85, Time/seq 0.35s, Batch Size: 32, Total Seq. Length: 512", "reinforcement learning"),
         ("{'eval_loss': 1.2, 'eval_runtime': 12.3, 'eval_samples_per_second': 45.3, 'eval_steps_per_second': 5.6, 'epoch': 1.0}", "is a validation step"),
+        ("{'loss': 0.0, 'reward_std': 0.3, 'completion_length': 210.3, 'kl': 0.01}\n  5%|▌ | 10/200 [03:00<57:00, 18.0s/it]", "is a step of reinforcement"),
+        *((f"{what}: 10%|█ | 5/50 [00:10<01:30,  2.1s/it]", "something else than training")
+          for what in ("Rollout", "Inference", "Calibrating", "Quantizing layers", "sampling loop time step", "Benchmarking")),
+        ("Speed: 1234.5 tokens/s prompt processing, 56.7 tokens/s generation", "its tokens are generated"),
+        ("56.70 tok/sec • 512 tokens • 0.35s to first token", "its tokens are generated"),
         ("3.5-3.7k tokens/s/GPU", "3.7k tokens/s, and not whether"),
         ("roughly 180-200 TFLOPs per A100", "no rate of a log that is known here"),
         ("The model processes 1.4M tokens per second on 256 GPUs", "1.4M tokens/s, and not whether of all"),
