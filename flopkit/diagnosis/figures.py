@@ -12,7 +12,7 @@ from typing import Any
 from flopkit.sizes import positive, short
 from flopkit.sizes.values import LARGEST
 
-__all__ = ["Figure", "Reported", "figure", "reported_share"]
+__all__ = ["Figure", "Reported", "figure", "in_short", "reported_share"]
 
 _NUMBER = r"((?:\d{1,3}(?:,\d{3})+|\d[\d_]*)(?:\.\d+)?|\.\d+)(?:[eE]([+-]?\d+))?"
 _LETTERS = {"": 0, "k": 3, "K": 3, "M": 6, "m": 6, "B": 9, "b": 9, "G": 9, "T": 12}
@@ -102,9 +102,14 @@ def figure(name: str, given: Any, unit: str = "", units: Mapping[str, float] | N
     return Figure(float(value), half / 10 ** max(0, 3 - digits), half)
 
 
+def in_short(unit: str) -> str:
+    """A unit in lower case and in letters: ``"Tokens per second per GPU"`` is ``"tokens/s/gpu"``."""
+    return re.sub(r"\bsec(?:ond)?s?\b", "s", re.sub(r"\s*\bper\b\s*|\s*/\s*", "/", unit.strip().lower()))
+
+
 def _of_text(name: str, given: str, unit: str, units: Mapping[str, float]) -> Figure:
     match = re.fullmatch(rf"\s*{_NUMBER}\s*([kKmMbBGT]?)\s*([^\d.,+-]*?)\s*", given)
-    letter, word = (match[3], match[4].lower()) if match else ("", "")
+    letter, word = (match[3], in_short(match[4])) if match else ("", "")
     if letter.lower() + word in units:
         letter, word = "", letter.lower() + word  # the "m" of "ms" is no million
     if not match and (plain := _plain(given)) is not None:
@@ -161,7 +166,7 @@ class Reported:
 
 
 _RATES = {f"{letter}{unit}{one}": scale for letter, scale in {"t": 1e12, "p": 1e15, "g": 1e9}.items()
-          for unit in ("flop/s", "flops", "flops/s", "f/s", "f") for one in ("", "/gpu", "/device", "/chip")} | {"flop/s": 1.0, "flops": 1.0}  # fmt: skip
+          for unit in ("flop/s", "flops", "flops/s", "f/s", "f") for one in ("", "/gpu", "/device", "/chip", "/gpu/s", "/device/s")} | {"flop/s": 1.0, "flops": 1.0}  # fmt: skip
 
 
 def reported_share(reported: Any, peak: float) -> Reported:
@@ -172,9 +177,10 @@ def reported_share(reported: Any, peak: float) -> Reported:
     """
     given = reported if isinstance(reported, str) else positive("reported", reported, most=float(LARGEST))
     text = str(given).strip() if isinstance(given, (str, int)) else _printed(reported)
-    rate = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z/]+)", re.sub(r"^(\d{1,3}),(\d{3})(?![\d,])", r"\1\2", text))
-    if rate and rate[2].lower() in _RATES:
-        scale = _RATES[rate[2].lower()] / peak
+    text = re.sub(r"(?i)^[mh]fu\s*[:=]?\s*", "", text)
+    rate = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z/ ]+)", re.sub(r"^(\d{1,3}),(\d{3})(?![\d,])", r"\1\2", text))
+    if rate and in_short(rate[2]) in _RATES:
+        scale = _RATES[in_short(rate[2])] / peak
         step = float(Decimal(1).scaleb(int(Decimal(rate[1]).as_tuple().exponent)))
         positive("reported", float(rate[1]))
         return Reported(float(rate[1]) * scale, step * scale, of_rate=True)
@@ -187,6 +193,10 @@ def reported_share(reported: Any, peak: float) -> Reported:
     if not match[2] and 1 <= value < 10:
         raise ValueError(
             f"reported={reported!r} may be a share ({100 * value:f} %) or per cent: write '{match[1]} %' or '{100 * value:f} %'"
+        )
+    if not match[2] and value > 10_000:
+        raise ValueError(
+            f"reported={reported!r}: is no per cent; of FLOP/s, write TFLOP/s of a device, such as '405 TFLOP/s'"
         )
     per_cent = bool(match[2]) or value >= 10
     scale = 0.01 if per_cent else 1.0

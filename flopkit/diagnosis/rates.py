@@ -9,48 +9,36 @@ from typing import Any
 
 from flopkit import units
 from flopkit.devices import Device, device as known_device, device_names
-from flopkit.diagnosis.figures import Figure, figure
+from flopkit.diagnosis.figures import Figure, figure, in_short
 from flopkit.names import hint, plain
 from flopkit.sizes import lengths_of, number, short
 
 __all__ = ["Rate", "degrees_of", "device_of", "rate_of", "sizes_of"]
 
-_TOKENS = dict.fromkeys(
-    ("tok/s", "tokens/s", "tps", "t/s", "tok/sec", "tokens/sec", "tokens/second", "tokens per second", "tokens"), 1.0
-)
+# Units as `in_short` has them.
+_TOKENS = dict.fromkeys(("tok/s", "tokens/s", "tps", "t/s", "wps", "toks/s", "token/s", "tokens"), 1.0)
+_ONES = ("gpu", "device", "chip", "card", "npu")
 _OF_ONE = {
-    f"{unit}/{one}": 1.0 for unit in ("tok/s", "tokens/s", "tokens/sec", "tok/sec") for one in ("gpu", "device", "chip")
-} | {
     text: 1.0
-    for one in ("gpu", "device", "chip")
-    for text in (f"tok/{one}/s", f"tokens/{one}/s", f"tok/s per {one}", f"tokens/s per {one}")
+    for one in _ONES
+    for unit in ("tok", "toks", "token", "tokens", "tps", "wps", "t/s")
+    for text in ((f"{unit}/{one}",) if unit in ("tps", "wps", "t/s") else (f"{unit}/s/{one}", f"{unit}/{one}/s"))
 }
-_SAMPLES = dict.fromkeys(
-    (
-        f"{one}{per}"
-        for one in ("sample", "samples", "sequences", "seq", "seqs")
-        for per in ("/s", "/sec", "/second", " per second")
-    ),
-    1.0,
-)
+_SAMPLES = dict.fromkeys(("sample/s", "samples/s", "sequences/s", "sequence/s", "seq/s", "seqs/s"), 1.0)
 _FLOPS = {
     f"{letter}{unit}{one}": scale
     for letter, scale in {"t": 1.0, "p": 1e3, "g": 1e-3}.items()
     for unit in ("flop/s", "flops", "flops/s", "f", "f/s")
-    for one in ("", "/gpu", "/device", "/chip")
+    for one in ("", "/gpu", "/device", "/chip", "/gpu/s", "/device/s")
 }
-_TIMES = {
-    "s": 1.0,
-    "sec": 1.0,
-    "seconds": 1.0,
-    "ms": 1e-3,
-    "min": 60.0,
-    "s/it": 1.0,
-    "s/step": 1.0,
-    "ms/step": 1e-3,
-    "ms/it": 1e-3,
+_TIMES = {"s": 1.0, "ms": 1e-3, "min": 60.0} | {
+    f"{unit}/{step}": scale
+    for unit, scale in {"s": 1.0, "ms": 1e-3}.items()
+    for step in ("it", "iter", "iteration", "step", "batch")
 }
-_STEPS = dict.fromkeys(("it/s", "steps/s", "step/s", "batches/s", "ba/s", "iterations/s", "it/sec", "steps/sec"), 1.0)
+_STEPS = dict.fromkeys(
+    ("it/s", "iter/s", "iteration/s", "iterations/s", "steps/s", "step/s", "batch/s", "batches/s", "ba/s"), 1.0
+)
 _HOURS = {"h": 1.0, "hours": 1.0, "gpu hours": 1.0, "device hours": 1.0, "gpu-hours": 1.0, "device-hours": 1.0}
 _WAYS = "tokens_per_s= (of the job), tokens_per_s_per_device=, tflops_per_device=, step_seconds= with global_batch=, or tokens= with device_hours="
 
@@ -152,7 +140,7 @@ def _of_tokens(which: str, value: Any, count: int, a_sequence: float | None) -> 
 
 def _has(value: Any, units: Mapping[str, float]) -> bool:
     """Whether text ends with one of these units."""
-    text = value.strip().lower() if isinstance(value, str) else ""
+    text = in_short(value) if isinstance(value, str) else ""
     return any(re.search(rf"(?<![a-z]){re.escape(unit)}$", text) for unit in units)
 
 

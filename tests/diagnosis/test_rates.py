@@ -195,6 +195,9 @@ def test_a_rounded_number_in_between():
         ({"tokens_per_s": 1, "model": None}, "model= is missing"),
         ({"tokens_per_s": 1, "trained": "most"}, "trained='most': give 'all', 'head'"),
         ({"tokens_per_s": 1, "reported": "405 parsecs"}, "must be a share such as 0.41"),
+        ({"tokens_per_s": 1, "reported": 4.05e14}, "reported=405000000000000.0: is no per cent; of FLOP/s, write TFLOP/s of a device"),
+        ({"tokens_per_s": 1, "reported": "41%-43%"}, "must be a share such as 0.41"),
+        ({"tokens_per_s": "6,667 tokens per second per GPU"}, "is of all devices; of one device, give tokens_per_s_per_device="),
     ],
 )  # fmt: skip
 def test_bad_input(change, message):
@@ -210,6 +213,9 @@ def test_bad_input(change, message):
         "41 per cent",
         "0.41 mfu",
         "405.654 TFLOPs/s/GPU",
+        "405.654 TFLOPS per GPU",
+        "405.654 TFLOPs/GPU/s",
+        "MFU: 41 %",
         "0.405654 PFLOP/s",
         numpy.float32(0.41),
         numpy.float16(0.41),
@@ -220,6 +226,22 @@ def test_how_people_write_an_mfu(said):
     assert found.reported == pytest.approx(0.41, abs=2e-4) and found.explanations[0].name == "no mistake"
     thousands = fk.doctor(tflops_per_device=1405.6, device="b200", reported="1,406 TFLOP/s")
     assert thousands.reported == pytest.approx(1406 / 2250) and thousands.explanations[0].name == "no mistake"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *({"tokens_per_s_per_device": f"6,400 {unit}"} for unit in ("tokens per second per GPU", "tok/GPU/s", "tokens/sec/device", "wps", "tps/gpu")),
+        *({"tokens_per_s": f"51.2k {unit}"} for unit in ("tokens per second", "tokens/sec", "TPS", "tok / s")),
+        *({"step_seconds": f"12.8 {unit}", "global_batch": 80} for unit in ("sec/step", "seconds per step", "s per iteration", "s/iter")),
+        *({"step_seconds": f"0.078125 {unit}", "global_batch": 80} for unit in ("it/sec", "steps per second", "iterations/s")),
+    ],
+    ids=lambda given: next(iter(given.values())),
+)  # fmt: skip
+def test_how_people_write_a_rate(given):
+    """51,200 tokens/s of all 8 devices."""
+    run = {"model": "llama-3-8b", "seq": 8192, "device": "h100-sxm", "count": 8}
+    assert fk.doctor(**run, **given).mfu == pytest.approx(fk.doctor(**run, tokens_per_s=51_200).mfu, rel=1e-9)
 
 
 def test_a_rate_of_samples_has_the_digits_of_its_text():
