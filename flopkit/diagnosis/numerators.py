@@ -112,7 +112,7 @@ def in_work(
     kinds = _Kinds.of(model, sizes, trained, ("selective", "full", "early"))
     base, tokens = kinds.model(_EXACT), kinds.tokens
     found: list[tuple[str, Mistake]] = [("", each) for each in _of(kinds, base, recompute)]
-    found += [("", each) for each in _rules(model, kinds, base, sizes, trained)]
+    found += [("", each) for each in _rules(model, kinds, base, sizes, trained, recompute)]
     for name, why, prior, other in _others(model, sizes, trained, context, variants or {}):
         scale = tokens / other.tokens  # of a packed context
         if abs(other.model(_EXACT) * scale / base - 1) < 1e-4:
@@ -154,6 +154,8 @@ def _of(kinds: _Kinds, base: Any, recompute: str) -> Iterator[Mistake]:
             yield Mistake(name, float(kinds.model(convention) / base), why, prior)
     spares = any(kinds.again["early"].get(kind, 0) != macs for kind, macs in kinds.again["full"].items())
     for convention, (name, why, prior) in {_EXACT: ("", "", 1.0), **_WORK}.items():
+        if name and abs(kinds.model(convention) / base - 1) < 1e-6:
+            continue  # of a dense model, all experts
         for what, policy, under, reason, common in _again(convention, recompute, spares):
             ratio = float(kinds.hardware(under, policy) / base)
             if not name:
@@ -196,7 +198,9 @@ def _again(convention: Convention, recompute: str, spares: bool) -> Iterator[tup
         )
 
 
-def _rules(model: Model, kinds: _Kinds, base: Any, sizes: Mapping[str, Any], trained: Any) -> Iterator[Mistake]:
+def _rules(
+    model: Model, kinds: _Kinds, base: Any, sizes: Mapping[str, Any], trained: Any, recompute: str
+) -> Iterator[Mistake]:
     """Numerators that no part of the model makes: a name's N, and rules about frozen weights."""
     named = {float(billions): f"the name's {billions}B" for billions in _NAMED.findall(model.name)}
     for convention in (SIX_N_ACTIVE, _work("no scores", scores=0)):
@@ -210,6 +214,11 @@ def _rules(model: Model, kinds: _Kinds, base: Any, sizes: Mapping[str, Any], tra
         if trained == "all":
             name = f"6N with {words} for N, with the forward pass alone"
             yield Mistake(name, ratio / 3, f"{_ALONE}; {why}", RARE * often, 2)
+            if recompute != "selective":  # BigScience: model_size_in_B * 4 * 2 * …
+                name = f"6N with {words} for N, and recompute counted as ×4/3 (HFU)"
+                yield Mistake(
+                    name, ratio * 4 / 3, f"{_FOURTH}; {why}", (0.2 if recompute == "full" else POSSIBLE) * often, 2
+                )
     if trained == "all":
         why = "as for LoRA: frozen weights have no gradient, so a step is two forward passes and not three; trained= says what is trained"
         yield Mistake("frozen weights: two thirds of a full step", 2 / 3, why, POSSIBLE)

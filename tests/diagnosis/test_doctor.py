@@ -145,6 +145,23 @@ def test_the_number_of_parameters_on_a_model_s_card():
     assert near["6N with a rounded 37B for N, with the forward pass alone"] == pytest.approx(0.0721, abs=2e-4)
 
 
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_eight_flops_a_parameter_of_the_name(recompute):
+    """BigScience and S. Bekman's guide: model_size_in_B * 4 * 2 * seqlen * global_batch_size / (seconds * gpus * 1e3) TFLOP/s."""
+    run = {
+        "model": "llama-2-7b",
+        "seq": 4096,
+        "step_seconds": "41.27",
+        "global_batch": 512,
+        "device": "a100-sxm-80gb",
+        "count": 32,
+    }
+    printed = 7 * 4 * 2 * 4096 * 512 / (41.27 * 32 * 1e3)
+    found = fk.doctor(**run, recompute=recompute, reported=f"{printed:.2f} TFLOP/s")
+    assert names(found)[0] == "6N with the name's 7B for N, and recompute counted as ×4/3 (HFU)"
+    assert not any("experts" in each.name for each in (*found.explanations, *found.near, *found.considered))
+
+
 EXPERTS = {"deepseek-v3": 37.55, "mixtral-8x7b": 12.88, "qwen3-30b-a3b": 3.34}  # 10⁹ active, with both embeddings
 
 
