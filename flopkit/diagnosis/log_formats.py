@@ -341,7 +341,7 @@ _MADE = r"(?:output|generated|generation|decod(?:e|ing)|prefill|prompt|eval)"
 SERVING = (
     ("vLLM", r"Avg (?:prompt|generation) throughput|GPU KV cache size|Maximum concurrency for|Serving Benchmark Result|requests/s, [\d.]+ (?:total )?tokens/s"),
     ("SGLang", r"gen throughput \(token/s\)|#(?:running-req|token):|(?:Prefill|Decode)\. +latency:"),
-    ("llama.cpp", r"llama_(?:kv_cache|context|perf|print_timings|model_load)|llm_load|eval time =|KV self size|\| *(?:pp|tg) ?\d+ *\|"),
+    ("llama.cpp", r"llama_(?:kv_cache|context|perf|print_timings|model_load)|llm_load|eval time =|KV self size|[GM]iB \|.*\| *(?:pp|tg) ?\d+ *\|"),
     ("TensorRT-LLM", r"\[TensorRT-LLM\]|token_throughput|Total Output Throughput|Per GPU Output Throughput"),
 )  # fmt: skip
 

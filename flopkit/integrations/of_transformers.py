@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from typing import Any
 
@@ -97,15 +98,16 @@ class TransformersCallback(TrainerCallback):
         device = devices.device() if self.device is None else self.device
         self.loop = LoopMeter(work, device=device, dtype=self.dtype, count=count, **self._loop)
         self._seen = state.global_step
-        self._watch(model, args)
+        self._watch(model, args, work)
 
-    def _watch(self, model: Any, args: Any) -> None:
+    def _watch(self, model: Any, args: Any, work: Any) -> None:
         """See what the model is given, where a step's work is not."""
         self._fed.clear()
         if self._hook is not None:  # of a training that was broken off
             self._hook.remove()
             self._hook = None
-        if self.work is None and not args.torch_compile and _ranks_of_a_replica(model, args) == 1:
+        of_text = self.work is None and getattr(work, "over", None) is not None
+        if of_text and not args.torch_compile and _ranks_of_a_replica(model, args) == 1:
             self._whole, self._replicas = args.train_batch_size * args.gradient_accumulation_steps, args.world_size
             self._hook = model.register_forward_pre_hook(self._feed, with_kwargs=True)
 
@@ -119,6 +121,15 @@ class TransformersCallback(TrainerCallback):
         fed, self._fed = self._fed, Counter()
         steps = 0 if self.loop is None else self.loop.pending
         return None if not fed or fed == {self.seq: steps * self._whole} else sorted(fed.elements()) * self._replicas
+
+    def _metrics(self, loop: LoopMeter) -> dict[str, float]:
+        lengths = self._lengths()
+        try:
+            return loop.metrics(lengths)
+        except ValueError as error:  # sequences that the model's description does not allow: that ends no training
+            warnings.warn(f"no MFU of these steps: {error}", RuntimeWarning, stacklevel=2)
+            loop.start()
+            return {}
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Leave the model as it was."""
@@ -174,7 +185,7 @@ class TransformersCallback(TrainerCallback):
         if "train_runtime" in logs:
             found = {f"train_{name.removeprefix(self.loop.prefix)}": value for name, value in self.loop.mean().items()}
         else:
-            found = self.loop.metrics(self._lengths())
+            found = self._metrics(self.loop)
             self._pause(control)
         logs.update(found)
         if state.log_history and state.log_history[-1].get("step") == state.global_step:

@@ -132,6 +132,23 @@ def test_what_the_model_is_given_is_counted(tmp_path, data, tokens, settings):
     assert not run.model._forward_pre_hooks
 
 
+def test_sequences_that_nobody_describes_end_no_training(tmp_path):
+    """An odd length in the first step; the meter is made to know of none beyond."""
+    callback = TransformersCallback(seq=SEQ, device=TOY)
+    run = trainer(tmp_path, [callback], max_steps=2, logging_steps=1)
+    run.train_dataset = Of(8, SEQ + 1)
+    on_train_begin = callback.on_train_begin
+
+    def begun(*args, **kwargs):
+        on_train_begin(*args, **kwargs)
+        callback.loop.meter._amounts = lambda lengths: fk.load("gpt2").train_step(seq=5000)
+
+    callback.on_train_begin = begun
+    with pytest.warns(RuntimeWarning, match="no MFU of these steps: "):
+        run.train()
+    assert run.state.global_step == 2 and not any("mfu" in line for line in run.state.log_history)
+
+
 def test_the_peak_is_that_of_the_format(tmp_path):
     """bf16's where none is told, whatever format the trainer runs in; an unknown one ends the training before it begins."""
     two = fk.Device("two", peak={"bf16": 1e13, "fp16": 4e13}, bandwidth=1e12)
