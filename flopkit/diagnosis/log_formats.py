@@ -46,6 +46,11 @@ def _key(name: str) -> str:
     return rf"(?<![\w/]){name}['\"]?\s*[:=]?\s*['\"]?{NUMBER}"
 
 
+def _named(unit: str) -> str:
+    """A unit before its number; with a blank alone between them only where the unit is not that of a number before it."""
+    return rf"(?i)(?:(?<![a-z]){unit}{_NAMES}|(?<![a-z])(?<!\d)(?<!\d ){unit}\s+){NUMBER}"
+
+
 _MS = r"elapsed time per iteration \(ms\):\s*" + NUMBER
 _S = r"elapsed time per iteration \(s\):\s*" + NUMBER
 _GLOBAL = r"global batch size:\s*(\d[\d,]*)"
@@ -286,6 +291,7 @@ FORMATS = (
             Rate(_ALL, _key("train_samples_per_second"), " samples/s"),
             Rate("step_seconds", _key("train_steps_per_second"), " steps/s"),
         ),
+        (Said(_key("mfu"), "share or %"),),
     ),
     # A rate whose unit says of whom it is, in any words: 3.4k tokens/s/GPU, tokens_per_gpu_per_sec=14500, 408 TFLOP/s/GPU.
     Format(
@@ -293,21 +299,23 @@ FORMATS = (
         "",
         (
             Rate(_A_DEVICE, rf"(?i){_ALONE} ?{_TOKENS_EACH}{_UNIT}"),
-            Rate(_A_DEVICE, rf"(?i)(?<![a-z]){_TOKENS_EACH}{_NAMES}{NUMBER}"),
+            Rate(_A_DEVICE, _named(_TOKENS_EACH)),
             Rate(_A_DEVICE, rf"(?i){_ALONE} ?{_SAMPLES_EACH}{_UNIT}", " samples/s"),
             Rate(_A_DEVICE, rf"(?i)(?<![a-z]){_SAMPLES_EACH}{_NAMES}{NUMBER}", " samples/s"),
             Rate(_A_DEVICE, rf"(?i)(?<![a-z])[tw]ps{_EACH}['\"]?\s*[:=]?\s*['\"]?{NUMBER}"),
             Rate("tflops_per_device", rf"(?i){_ALONE} ?T{_FLOPS_EACH}{_UNIT}"),
-            Rate("tflops_per_device", rf"(?i)(?<![a-z])T{_FLOPS_EACH}{_NAMES}{NUMBER}"),
+            Rate("tflops_per_device", _named(f"T{_FLOPS_EACH}")),
             Rate("tflops_per_device", rf"(?i)(?<![a-z]){_FLOPS_EACH}{_NAMES}{NUMBER} ?TFLOP"),
             Rate("tflops_per_device", rf"(?i){_ALONE} ?P{_FLOPS_EACH}{_UNIT}", " PFLOP/s"),
         ),
         (
             Said(rf"(?i){_MFU}\s*(?:of|is|[:=])?\s*{_ALONE}\s*(?:%|per ?cent)", "%"),
             Said(rf"(?i){_ALONE}\s*%\s*(?:(?:bf16|fp8|fp16) )?MFU\b", "%"),
+            Said(rf"(?i)(?<![a-z])MFU(?:_percent|_pct|\s*\(%\))(?:{_NAMES}|\s+){NUMBER}", "%"),
+            Said(rf"(?i){_MFU}\s+(0?\.\d+)(?![\d%]|\s*%)", "share"),
             Said(rf"(?i){_MFU}\s*(?:of|is|[:=])\s*{_ALONE}(?![-–—\d%]|\s*%)", "share or %"),
             Said(rf"(?i){_ALONE} ?T{_FLOPS_EACH}{_UNIT}", "TFLOP/s"),
-            Said(rf"(?i)(?<![a-z])T{_FLOPS_EACH}{_NAMES}{NUMBER}", "TFLOP/s"),
+            Said(_named(f"T{_FLOPS_EACH}"), "TFLOP/s"),
         ),
     ),
     # tqdm, as Lightning, NeMo 1, Composer and transformers show it: seconds of a step or steps a second.
