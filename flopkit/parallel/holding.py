@@ -10,7 +10,7 @@ from flopkit.parallel.computing import Over, exactly, share
 from flopkit.parallel.ranks import Rank
 from flopkit.parallel.traffic import groups
 
-__all__ = ["activations_of", "ends_of", "states_of"]
+__all__ = ["activations_of", "ends_of", "loss_of", "states_of"]
 
 
 def states_of(params: tuple[Over, Over], layout: Any, sizes: tuple[int, int, int]) -> tuple[Number, Number, Number]:
@@ -70,3 +70,8 @@ def ends_of(numbers: Any, layout: Any, rank: Rank) -> Number:
     if layout.regather != "all" and layout.sequence:
         of_tokens += numbers.edge * (t - 1)  # the head's input is as wide as a layer's
     return exactly(rank.last * layout.micro_batch * (of_tokens + numbers.log_probs), t * layout.context)
+
+
+def loss_of(numbers: Any, layout: Any, rank: Rank) -> Number:
+    """Bytes of the gradients inside the loss of a micro-batch, whose logits tensor-parallel ranks divide by words."""
+    return exactly(rank.last * layout.micro_batch * numbers.loss, layout.tensor * layout.context)

@@ -245,13 +245,13 @@ class Plan:
             pipe = None if count == 1 else of_layout(layout, self.micro_batches)
             firsts = {rank: i for i, rank in reversed([*enumerate(self.ranks)])}
             found = [self._memory_of(i, pipe.in_flight(i) if pipe else 1, names[i]) for i in sorted(firsts.values())]
-        return max(found, key=lambda memory: memory.total)
+        return max(found, key=lambda memory: memory.peak)
 
     def _both_of(self, i: int, other: int, name: str) -> Memory:
         """A rank of DualPipe has two stages, as far from the ends as each other. Of each it holds as many micro-batches as with 1F1B: p + 1 together."""
         p = len(self.ranks)
         one, two = (self._memory_of(at, p - at, name) for at in (i, other))
-        summed = ("weights", "gradients", "optimizer", "layers", "ends")
+        summed = ("weights", "gradients", "optimizer", "layers", "ends", "loss")
         parts: dict[str, Any] = {part: getattr(one, part) + getattr(two, part) for part in summed}
         return Memory(name, **parts, again=maximum(one.again, two.again), gathered=one.gathered)
 
@@ -263,10 +263,15 @@ class Plan:
             self.numbers, layout, rank, in_flight, self.setting.fused, self.setting.formats.moved
         )
         ends = holding.ends_of(self.numbers, layout, rank)
+        if (
+            layout.order == "gpipe" and layout.pipeline > 1
+        ):  # the losses of all micro-batches are taken before the first goes back
+            there += (self.micro_batches - 1) * ends
         whole: Any = 0
         if layout.zero == 3 and layout.data * layout.context > 1:
             whole = computing.exactly(gathered(self.numbers.model, self.setting.precision), layout.tensor)
-        return Memory(name, *states, there, ends, again, gathered=whole)
+        loss = holding.loss_of(self.numbers, layout, rank)
+        return Memory(name, *states, there, ends, again, gathered=whole, loss=loss)
 
     def _regathered(self) -> list[str]:
         layout, found = self.layout, []

@@ -81,6 +81,7 @@ class Shares:
     edge: int
     ends: int
     log_probs: int
+    loss: int
     model_flops: int
 
     @property
@@ -126,7 +127,7 @@ def shares(model: Model, seq: int, kernel: str, dropout: bool, dtype: str = "bf1
     found = Shares(
         model, seq, kinds, sum(each.cost.flops for each in parts if each.place == "head"), table, head, before, after,
         activations.boundary(model, run), activations.of_ends(training, run, kernel, dropout), nbytes(seq * model.vocab, "fp32"),
-        model.train_step(seq=seq).model_flops,
+        activations.of_loss(model, run), model.train_step(seq=seq).model_flops,
     )  # fmt: skip
     if found.params != model.params:
         raise ValueError(

@@ -22,7 +22,8 @@ class ParallelStep:
     """One training step on a layout.
 
     ``seconds`` is the least time; ``parts`` says where it goes, on the rank that sets the pace; ``sent`` is bytes that this rank sends, by reason, those
-    that hide behind arithmetic, too; ``memory`` is that of the rank with the most; ``supposes`` what the numbers rest on.
+    that hide behind arithmetic, too; ``memory`` is that of the rank with the most, and ``fits`` whether a device has room for its peak; ``supposes`` what
+    the numbers rest on.
     """
 
     model: str
@@ -57,7 +58,7 @@ class ParallelStep:
         fits = "fits" if self.fits else "does not fit"
         return (
             f"{self.model} on {self.layout.ranks:,} × {self.cluster.device.name} ({self.layout}): at least {units.seconds(self.seconds)}, "
-            f"at most {100 * self.mfu:.3g} % MFU, {units.si(float(self.memory.total), 'B')} a rank, which {fits}"
+            f"at most {100 * self.mfu:.3g} % MFU, {units.si(float(self.memory.peak), 'B')} a rank, which {fits}"
         )
 
     __repr__ = __str__
@@ -135,8 +136,11 @@ def step(
 
     Notes
     -----
-    ``memory`` is that of the pipeline's fullest rank; its name says which, counted from 0. The first rank holds most micro-batches, but may have fewer
+    ``memory`` is that of the pipeline's fullest rank, by the peak; its name says which, counted from 0. The first rank holds most micro-batches, but may have fewer
     layers than the second. Virtual stages of a rank are taken to have equal parts of its layers.
+    The gradients of the loss (``Memory.loss``) are there on the last rank, of one micro-batch, of a part of the logits: tensor-parallel ranks divide
+    these by words, context-parallel ones by tokens. They are counted as on one device: PyTorch's ``loss_parallel`` has one fp32 copy of the logits more, and
+    Megatron-LM's loss writes its gradient over what it kept. With ``"gpipe"`` the last rank keeps ends of all micro-batches; but for one they count among the layers.
     Of layers that ZeRO-3 gathers, each tensor-parallel rank is taken to hold an equal part.
     Sent besides: where FSDP2's rows do not divide, each parameter of a layer is filled up to ranks · ⌈rows / ranks⌉ rows; a loss of divided
     logits reduces three fp32 numbers a token; gradients of norms that are divided by tokens are reduced over the tensor-parallel ranks. FSDP2's
@@ -144,7 +148,6 @@ def step(
     gradients in fp32.
     Full recompute runs each layer's forward pass to its end, as ``use_reentrant=True`` and Megatron-LM do. PyTorch's ``use_reentrant=False`` stops early: it
     leaves out the last sum of a layer whose output no gradient needs.
-    ``memory`` has no gradients of the loss (``Memory.loss``), 8 bytes a logit on the last rank, divided by tensor and context parallelism.
     Not counted: latency (the cluster's is 0 unless it is given), the optimiser's time, element-wise work, uneven loads of experts, padding of the
     vocabulary, which rank of the network shares a switch with which. Micro-batches of a causal context-parallel sequence are taken as balanced.
     A stage of a pipeline waits for those before it, with the times that those have.
@@ -175,5 +178,5 @@ def of_plan(plan: Plan, held: Memory) -> ParallelStep:
 
 
 def fits(plan: Plan, held: Memory) -> bool:
-    """Whether a device has room for what its rank holds."""
-    return plan.setting.room is None or held.total <= plan.setting.room
+    """Whether a device has room for what its rank holds, the gradients of the loss among it."""
+    return plan.setting.room is None or held.peak <= plan.setting.room

@@ -156,7 +156,7 @@ def _refuse(s: Any, c: Mapping[str, Any], degrees: Degrees, of_stage: Any) -> No
 
 # --- numbers of the model, as `flopkit.parallel.shares` has them ---------------------------------------------------------------------------
 
-_ENDS = ("head_flops", "embedding", "head", "before", "after", "ends", "log_probs", "model_flops")
+_ENDS = ("head_flops", "embedding", "head", "before", "after", "ends", "log_probs", "loss", "model_flops")
 _DIVIDED = ("flops", "params", "kept", "fused")
 
 
@@ -330,4 +330,5 @@ def _of_ends(s: Any, n: Mapping[str, Any], model: Model, run: Run) -> None:
     s.of_head_flops = total(each.cost.flops for each in parts if each.place == "head")
     s.of_ends = where(n["embedded"] > 0, s.behind_normed, s.behind_bare)
     s.of_log_probs = nbytes(run.q * n["vocab"], "fp32")
+    s.of_loss = 1 * activations.of_loss(model, run)
     s.of_model_flops = PASSES * conventions.EXACT.flops(model.forward(seq=run.q).macs_by_kind)

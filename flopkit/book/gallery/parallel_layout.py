@@ -36,7 +36,19 @@ ONCE = ("bubble", "data")  # of a step, the other parts of each micro-batch
 STATES = ("weights", "gradients", "optimizer")
 SORTS = ("first", "more", "less", "last")
 MOST_IN_NODE = 8
-_NUMBERS = ("head_flops", "embedding", "head", "before", "after", "edge", "ends", "log_probs", "model_flops", "tied")
+_NUMBERS = (
+    "head_flops",
+    "embedding",
+    "head",
+    "before",
+    "after",
+    "edge",
+    "ends",
+    "log_probs",
+    "loss",
+    "model_flops",
+    "tied",
+)
 _DIVIDED = ("flops", "params", "kept", "fused")
 _OF_LAYER = ("again", "core", "kept_core", "sums", "inputs")
 
@@ -357,7 +369,7 @@ def _pace(s: Any, ranks: Mapping[str, tuple[Rank, Any]], virtual: Any, asked: As
 
 
 def _memory(s: Any, numbers: Any, degrees: Degrees, ranks: Mapping[str, tuple[Rank, Any]], asked: Asked) -> None:
-    """Set bytes of the fullest rank: ``memory``, and its parts ``held_weights`` and so on. Of a sort the first rank holds most micro-batches. ``whole_less`` and
+    """Set bytes of the fullest rank at its peak: ``memory``, and its parts ``held_weights`` and so on. Of a sort the first rank holds most micro-batches. ``whole_less`` and
     ``whole_all``: what it is without outputs of norms and activations, and with them, where a reader chooses."""
     alike = degrees.data * degrees.context
     s.gathered = 1.0 * where(degrees.zero >= 3, where(alike > 1, asked.gathered / degrees.tensor, 0), 0)
@@ -370,7 +382,9 @@ def _memory(s: Any, numbers: Any, degrees: Degrees, ranks: Mapping[str, tuple[Ra
             setattr(s, f"{name}_{sort}", 1.0 * value)
         stages = in_stages(degrees.pipeline, s.micro_batches, degrees.virtual, place)
         setattr(s, f"flight_{sort}", stages / degrees.virtual)
-        setattr(s, f"ends_{sort}", 1.0 * holding.ends_of(numbers, degrees, rank))
+        setattr(
+            s, f"ends_{sort}", 1.0 * (holding.ends_of(numbers, degrees, rank) + holding.loss_of(numbers, degrees, rank))
+        )
         for way in ways:
             _kept(s, sort, numbers, degrees, rank, asked.recompute, way)
         every = getattr(s, f"all_{sort}")
