@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from flopkit.arithmetic import Number, exact_div, maximum, minimum, where
 from flopkit.parallel import collectives
-from flopkit.parallel.collectives import Exchange
 from flopkit.parallel.computing import Over
+from flopkit.parallel.exchanges import Exchange, least
 from flopkit.parallel.ranks import Rank
 
 __all__ = ["RUNS", "Formats", "Runs", "Sent", "Traffic", "groups", "of_data", "of_micro_batch", "on_rank"]
@@ -86,7 +86,7 @@ def _alone(ranks: Any) -> bool:
 
 
 def _sent(exchange: Exchange, place: Any, inside: Any) -> Sent:
-    return Sent(collectives.least(exchange, place, inside), exchange.sent)
+    return Sent(least(exchange, place, inside), exchange.sent)
 
 
 def of_micro_batch(numbers: Any, layout: Any, place: Any, inside: Any, formats: Formats) -> Traffic:
