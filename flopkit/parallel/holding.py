@@ -41,7 +41,7 @@ def activations_of(
     """
     t, b = layout.tensor, layout.micro_batch
     # what goes to experts comes from a part of the tokens, where tensor-parallel ranks divide these
-    by_experts = where(layout.expert > 1, t, 1) if layout.sequence else 1
+    by_experts = where(layout.expert > 1, t, 1)
     counts, each, core = [], [], []
     for kind, count in zip(numbers.kinds, rank.kinds, strict=True):
         if _nothing(count):

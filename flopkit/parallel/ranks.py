@@ -32,6 +32,10 @@ def _pipeline(stages: int, micro_batches: int, virtual: int, schedule: str) -> P
 
 def check(numbers: Shares, layout: Layout, micro_batches: int) -> None:
     """Refuse degrees that a model cannot be divided by."""
+    if layout.expert > 1 and layout.tensor > 1 and not layout.sequence:
+        raise ValueError(
+            f"expert={layout.expert} with tensor={layout.tensor} and sequence=False: each of the tensor-parallel ranks would send the same tokens to experts; give sequence=True, as Megatron-LM asks for"
+        )
     _check_model(numbers, layout.tensor, layout.expert)
     if numbers.seq % layout.context:
         raise ValueError(f"context={layout.context}: must divide the {numbers.seq} tokens of a sequence")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
+from flopkit.arithmetic import maximum, total
 from flopkit.dtypes import nbytes
 from flopkit.models import MLP, Attention, Experts, LatentAttention, Model, activations
 from flopkit.models.blocks import Block
@@ -19,11 +20,13 @@ __all__ = [
     "Divided",
     "Layer",
     "Shares",
+    "Summed",
     "gathered",
     "kept_inside",
     "layer_of",
     "params_divided",
     "shares",
+    "summed_of",
 ]
 
 _ROUTED = ("experts, inputs", "experts, outputs", "experts, probabilities")
@@ -46,10 +49,20 @@ class Divided(NamedTuple):
         return sum(self)
 
 
+class Summed(NamedTuple):
+    """What tensor-parallel ranks add up in a layer: *outputs* of branches forward, and backward the gradients of their *inputs*, which they gather first
+    where they divide the sequence (SP). *outputs_apart*, *inputs_apart*: the same without branches of experts alone, whose tokens go to other ranks."""
+
+    outputs: Any
+    inputs: Any
+    outputs_apart: Any
+    inputs_apart: Any
+
+
 class Layer(NamedTuple):
     """A kind of layer, for one sequence: how many there are, FLOPs of a forward pass (and those that a flash kernel computes again, of attention's
-    core, and of products whose weights have gradients), parameters, bytes kept (and those that recompute drops, as parts of them), branches whose
-    outputs are sums over tensor-parallel ranks, those of them whose input these ranks gather (SP), numbers of keys and values, numbers that come to experts, experts that a token chooses."""
+    core, and of products whose weights have gradients), parameters, bytes kept (and those that recompute drops, as parts of them), what tensor-parallel ranks
+    add up, numbers of keys and values, numbers that come to experts, experts that a token chooses."""
 
     layers: int
     flops: Divided
@@ -59,8 +72,7 @@ class Layer(NamedTuple):
     kept: Divided
     kept_core: int
     fused: Divided
-    sums: int
-    inputs: int
+    summed: Summed
     keys_values: int
     dispatched: int
     chosen: int
@@ -145,13 +157,13 @@ def gathered(model: Model, precision: str) -> Any:
 def layer_of(model: Model, block: Block, count: Any, stack: Part, run: Any, kernel: str, dropout: bool) -> Layer:
     """The numbers of a kind of layer, of which there are *count*; *stack*: its part of a pass. Sizes may be parameters of a figure."""
     flops = Divided()
-    sums = inputs = 0
     for each in stack.inside:
         flops = flops.plus(**{_kind(each): each.cost.flops})
-    for branch in {each.branch for each in stack.inside if each.branch}:
-        splits = {each.split for each in stack.inside if each.branch == branch}
-        sums += bool(splits & {"row", "experts"})
-        inputs += "row" in splits  # experts keep the tokens that come to them
+    splits = [
+        {each.split for each in stack.inside if each.branch == name}
+        for name in dict.fromkeys(each.branch for each in stack.inside if each.branch)
+    ]
+    by_rows, by_experts = ([int(kind in each) for each in splits] for kind in ("row", "experts"))
     kept, core, fused = _kept(model, block, run, kernel, dropout)
     mixer, mlp = block.mixer, block.mlp
     chosen: Any = mlp.top_k if isinstance(mlp, Experts) else 0
@@ -164,12 +176,26 @@ def layer_of(model: Model, block: Block, count: Any, stack: Part, run: Any, kern
         kept=kept,
         kept_core=core,
         fused=fused,
-        sums=sums,
-        inputs=inputs,
+        summed=summed_of(block.norms, by_rows, by_experts),
         keys_values=sum(mixer.cached(run.q).values()) if mixer is not None else 0,
         dispatched=run.tokens * mlp.top_k * model.d_model if isinstance(mlp, Experts) else 0,
         chosen=chosen,
     )
+
+
+def summed_of(norms: str, by_rows: Sequence[Any], by_experts: Sequence[Any]) -> Summed:
+    """What is added up in a layer with *norms*. Of each branch, 1 or 0: *by_rows*, whether it ends in a product whose inputs are divided; *by_experts*,
+    whether it has experts that are.
+
+    Branches side by side add up what they make before ranks do, and the gradients of an input that they share.
+    """
+    beside, alike = norms in ("parallel", "parallel-two"), norms == "parallel"
+    both = [maximum(rows, experts) for rows, experts in zip(by_rows, by_experts, strict=True)]
+
+    def counted(flags: Sequence[Any], one: bool) -> Any:
+        return reduce(maximum, flags, 0) if one else total(flags)
+
+    return Summed(counted(both, beside), counted(both, alike), counted(by_rows, beside), counted(by_rows, alike))
 
 
 def params_divided(parts: Iterable[Part]) -> Divided:

@@ -81,7 +81,10 @@ def step(
     Per layer and micro-batch of b sequences on c context-parallel ranks, S = 2·b·seq/c·d_model bytes:
 
     - tensor: an all-reduce of S for each branch, forward and backward (with full recompute once more), or a gather and a reduce-scatter (SP). With SP and
-      ``regather="all"`` a gather of S more for each branch and the head, in the backward pass.
+      ``regather="all"`` a gather of S more for each branch and the head, in the backward pass. A branch whose experts lie on other ranks (EP) has none of
+      these with ``regather="all"``, but for its shared expert: each rank sends its own tokens, as in Megatron-LM with an expert tensor parallelism of 1; else
+      they are gathered and summed like others', as in torchtitan. Branches side by side (GPT-J, Falcon) have one all-reduce forward, and one backward for each
+      input that is not the other's.
     - context: a gather of keys and values forward and, unless ``regather="none"``, backward, and a reduce-scatter of their gradients. Full recompute
       gathers once more, and unless ``regather="none"`` selective does, too.
     - expert: two all-to-alls of top_k rows a token, forward and backward, and two more with full recompute.
@@ -130,7 +133,7 @@ def step(
     ------
     ValueError
         For degrees that do not divide heads, key-value heads, layers, experts or the batch, models of which it is not known what divides,
-        ``precision="autocast"``, and *fused* where *regather* keeps the outputs of norms.
+        ``precision="autocast"``, *fused* where *regather* keeps the outputs of norms, and experts' ranks beside tensor-parallel ones without SP.
     TypeError
         For what is no layout, number or switch where one is wanted.
 
@@ -148,6 +151,8 @@ def step(
     gradients in fp32.
     Full recompute runs each layer's forward pass to its end, as ``use_reentrant=True`` and Megatron-LM do. PyTorch's ``use_reentrant=False`` stops early: it
     leaves out the last sum of a layer whose output no gradient needs.
+    A program that adds up the outputs of branches side by side only after each was reduced, such as transformers' plans, sends twice as much for them; GPT-J's
+    own (mesh-transformer-jax) adds them up first, as is counted here.
     Not counted: latency (the cluster's is 0 unless it is given), the optimiser's time, element-wise work, uneven loads of experts, padding of the
     vocabulary, which rank of the network shares a switch with which. Micro-batches of a causal context-parallel sequence are taken as balanced.
     A stage of a pipeline waits for those before it, with the times that those have.

@@ -18,7 +18,7 @@ from flopkit.devices import memory_of
 from flopkit.models.catalogue import load
 from flopkit.parallel import computing, plans, traffic
 from flopkit.parallel.clusters import cluster as the_cluster
-from flopkit.parallel.shares import Divided, Layer, gathered, shares
+from flopkit.parallel.shares import Divided, Layer, Summed, gathered, shares
 from flopkit.parallel.traffic import Formats, Sent
 from flopkit.training.memory import state_bytes
 
@@ -42,7 +42,7 @@ _NUMBERS = (
     "tied",
 )
 _DIVIDED = ("flops", "params", "kept", "fused")
-_OF_LAYER = ("again", "core", "kept_core", "sums", "inputs")
+_OF_LAYER = ("again", "core", "kept_core")
 
 
 @cache
@@ -51,6 +51,7 @@ def model_fields(name: str, seq: int) -> dict[str, Any]:
     found = shares(load(name), seq, "flash", False)
     (kind,) = found.kinds
     fields = {each: getattr(found, each) for each in _NUMBERS} | {each: getattr(kind, each) for each in _OF_LAYER}
+    fields |= {f"summed_{part}": value for part, value in kind.summed._asdict().items()}
     fields |= {f"{each}_{part}": value for each in _DIVIDED for part, value in getattr(kind, each)._asdict().items()}
     heads = {f"{each}_heads": getattr(found.model.blocks[0][0].mixer, where_) for each, where_ in (("query", "heads"), ("key", "kv_heads"))}  # fmt: skip
     return fields | heads | {"layers": found.layers, "gathered": gathered(found.model, PRECISION), "seq": seq}
@@ -71,7 +72,8 @@ def _numbers_of(model: Any) -> Any:
         for each in _DIVIDED
     }
     alone = {each: getattr(model, each) for each in _OF_LAYER}
-    kind = Layer(layers=model.layers, **divided, **alone, keys_values=0, dispatched=0, chosen=0)
+    summed = Summed(*(getattr(model, f"summed_{part}") for part in Summed._fields))
+    kind = Layer(layers=model.layers, summed=summed, **divided, **alone, keys_values=0, dispatched=0, chosen=0)
     return SimpleNamespace(kinds=(kind,), layers=model.layers, **{each: getattr(model, each) for each in _NUMBERS})
 
 
