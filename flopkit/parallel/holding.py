@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
-from flopkit.arithmetic import Number, ceil_div, reduced, where
+from flopkit.arithmetic import Number, ceil_div, maximum, reduced, where
 from flopkit.models import activations
 from flopkit.parallel.computing import Over, exactly, share
 from flopkit.parallel.ranks import Rank
@@ -33,34 +35,36 @@ def _nothing(number: Any) -> bool:
 
 
 def activations_of(
-    numbers: Any, layout: Any, rank: Rank, in_flight: Number, fused: bool, moved: int = 2
+    numbers: Any, layout: Any, rank: Rank, in_flight: Sequence[Sequence[Number]], fused: bool, moved: int = 2
 ) -> tuple[Number, Number]:
     """Bytes of the layers when the backward pass begins, of all micro-batches in flight, and of what comes back while a layer is computed again.
 
-    *fused*: without the outputs of norms and activations, which are computed again from what is kept. *moved*: bytes of a number of keys and values.
+    *in_flight*: how many layers of each kind there are at once, at several moments, of which the fullest counts. *fused*: without the outputs of norms and activations, which are computed again from what is kept. *moved*: bytes of a number of keys and values.
     """
     t, b = layout.tensor, layout.micro_batch
     # what goes to experts comes from a part of the tokens, where tensor-parallel ranks divide these
     by_experts = where(layout.expert > 1, t, 1)
-    counts, each, core = [], [], []
-    for kind, count in zip(numbers.kinds, rank.kinds, strict=True):
-        if _nothing(count):
-            continue
+    there_are = [i for i, count in enumerate(rank.kinds) if not _nothing(count)]
+    each, core = [], []
+    for kind in (numbers.kinds[i] for i in there_are):
         kept = share(kind.kept, layout, by_experts)
         kept -= share(kind.fused, layout, by_experts) if fused else 0
         if layout.regather != "all" and layout.sequence:  # inputs of branches, whole
             kept += kind.fused.tokens * (t - 1) * by_experts
         if layout.regather == "none":
             kept += moved * kind.keys_values * (layout.context - 1) * by_experts
-        counts.append(count)
         each.append(kept * b)
         core.append(kind.kept_core * by_experts * b)
-    if not counts:
+    if not there_are:
         return 0, 0
     edge = numbers.edge * b * by_experts * (1 if layout.sequence else t)
     among = t * by_experts * layout.context
-    there, again = activations.under_policy(layout.recompute, counts, each, core, edge)
-    return reduced(exactly(there, among) * in_flight), exactly(again, among)
+    found = [
+        activations.under_policy(layout.recompute, [moment[i] for i in there_are], each, core, edge)
+        for moment in in_flight
+    ]
+    there = reduce(maximum, (exactly(held, among) for held, _ in found))
+    return reduced(there), exactly(found[0][1], among)
 
 
 def ends_of(numbers: Any, layout: Any, rank: Rank) -> Number:

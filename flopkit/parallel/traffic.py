@@ -134,8 +134,8 @@ def _routed(kind: Any, payload: Number, ranks: Number, place: Any, inside: Numbe
     return Sent(seconds + waited, near + far)
 
 
-def on_rank(traffic: Traffic, numbers: Any, layout: Any, rank: Rank) -> dict[str, Sent]:
-    """Of a micro-batch on *rank*, by axis; and as ``"regathered"`` what the tensor-parallel ranks gather in the backward pass beside arithmetic.
+def on_rank(traffic: Traffic, numbers: Any, layout: Any, rank: Rank, stages: Number) -> dict[str, Sent]:
+    """Of a micro-batch on *rank*, on so many of its virtual *stages*, by axis; and as ``"regathered"`` what the tensor-parallel ranks gather in the backward pass beside arithmetic.
 
     Outputs of branches are all-reduced forward and gradients of their inputs backward, as often as `RUNS` says; embedding and head, which no policy computes again,
     have one. With SP inputs are gathered and outputs reduced and scattered, and backward the other way round. Experts on other ranks, to which each
@@ -169,7 +169,7 @@ def on_rank(traffic: Traffic, numbers: Any, layout: Any, rank: Rank) -> dict[str
     if pipeline is not NOTHING:
         stage = RUNS["stage"]
         pipeline = pipeline.times(
-            layout.virtual * stage.under(policy) - stage.forward * rank.last - stage.backward * rank.first
+            stages * stage.under(policy) - stage.forward * rank.last - stage.backward * rank.first
         )
     return {"tensor": tensor, "context": context, "expert": expert, "pipeline": pipeline, "regathered": regathered}
 
