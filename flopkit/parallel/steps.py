@@ -140,7 +140,7 @@ def step(
     Notes
     -----
     ``memory`` is that of the pipeline's fullest rank, by the peak; its name says which, counted from 0. The first rank holds most micro-batches, but may have fewer
-    layers than the second. Virtual stages of a rank are taken to have equal parts of its layers.
+    layers than the second. Interleaved stages that are not equal are held as the schedule has them at its fullest moment.
     The gradients of the loss (``Memory.loss``) are there on the last rank, of one micro-batch, of a part of the logits: tensor-parallel ranks divide
     these by words, context-parallel ones by tokens. They are counted as on one device: PyTorch's ``loss_parallel`` has one fp32 copy of the logits more, and
     Megatron-LM's loss writes its gradient over what it kept. With ``"gpipe"`` the last rank keeps ends of all micro-batches; but for one they count among the layers.
@@ -155,7 +155,8 @@ def step(
     own (mesh-transformer-jax) adds them up first, as is counted here.
     Not counted: latency (the cluster's is 0 unless it is given), the optimiser's time, element-wise work, uneven loads of experts, padding of the
     vocabulary, which rank of the network shares a switch with which. Micro-batches of a causal context-parallel sequence are taken as balanced.
-    A stage of a pipeline waits for those before it, with the times that those have.
+    A rank of a pipeline waits for the ranks before it, interleaved for the first of their virtual stages, with the times that those have. Where only the ends have
+    fewer layers this is what the schedule takes, else it may take longer.
 
     Examples
     --------

@@ -128,7 +128,7 @@ def _kept_of_a_layer(s: Any, numbers: Any, degrees: Degrees, fused: Any) -> None
 
 def _kinds(s: Any, c: Mapping[str, Any], sort: str, layers: Any) -> tuple[Any, Any]:
     """How many of a rank's layers have no experts, and how many have them: the first rank has those without, where there are both."""
-    if sort == "first":
+    if sort in ("first", "opening"):
         without = where(s.sparse_layers > 0, s.without_experts, layers)
     else:
         without = where(s.sparse_layers > 0, 0, layers)

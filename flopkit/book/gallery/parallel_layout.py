@@ -12,7 +12,7 @@ from typing import Any
 
 from flopkit.arithmetic import minimum, where
 from flopkit.book.gallery.parallel_held import memory
-from flopkit.book.gallery.parallel_ranks import PARTS, POLICIES, Asked, Degrees, ranks_of
+from flopkit.book.gallery.parallel_ranks import PARTS, POLICIES, Asked, Degrees, opening_of, ranks_of
 from flopkit.book.gallery.parallel_times import MOST_IN_NODE, exchanges, near, of_rank, pace
 from flopkit.devices import memory_of
 from flopkit.models.catalogue import load
@@ -144,7 +144,9 @@ def a_step(s: Any, numbers: Any, degrees: Degrees, asked: Asked) -> None:
     formats = Formats(2, 4, gradient, minimum(weight, 2))
     sent_of = exchanges(s, traffic.of_micro_batch(numbers, degrees, place, inside, formats), degrees)
     for sort, (rank, _) in ranks.items():
-        of_rank(s, sort, numbers, degrees, rank, sent_of, asked)
+        of_rank(s, sort, numbers, degrees, rank, degrees.virtual, sent_of, asked)
+    opening = opening_of(s, degrees, asked)
+    of_rank(s, "opening", numbers, degrees, opening, 1, sent_of, asked._replace(sends=False))
     params = computing.params_of(numbers, degrees, pace(s, ranks, degrees.virtual, asked))
     sent = traffic.of_data(params, degrees, s.micro_batches, place, inside["data"], formats)
     s.data_seconds, s.data_bytes = 1.0 * sent.seconds, 1.0 * sent.bytes
@@ -152,7 +154,7 @@ def a_step(s: Any, numbers: Any, degrees: Degrees, asked: Asked) -> None:
     s.part_data = plans.hidden_data(Sent(s.data_seconds, 0), s.pace_one, s.micro_batches, degrees.zero, hides)
     s.seconds = s.micro_batches * s.pace_one + s.part_bubble + s.part_data
     s.mfu = asked.batch * numbers.model_flops / (s.seconds * s.devices * asked.peak)
-    memory(s, numbers, degrees, ranks, asked)
+    memory(s, numbers, degrees, ranks, opening, asked)
     s.room = 1 * asked.room
     s.used = s.memory / s.room
     s.fits = where(s.memory <= s.room, "yes", "no")

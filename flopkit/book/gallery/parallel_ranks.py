@@ -13,7 +13,7 @@ from flopkit.charts.readings import pick
 from flopkit.parallel import plans
 from flopkit.parallel.ranks import Rank
 
-__all__ = ["PARTS", "POLICIES", "SORTS", "Asked", "Degrees", "by_policy", "ranks_of"]
+__all__ = ["PARTS", "POLICIES", "SORTS", "Asked", "Degrees", "by_policy", "opening_of", "ranks_of"]
 
 POLICIES = ("none", "selective", "full")
 PARTS = ("arithmetic", "recompute", "tensor", "pipeline", "bubble", "data")
@@ -43,7 +43,7 @@ class Asked(NamedTuple):
 
     *link* and *network* of a device, *peak* and *room* are those of a cluster; *state*: bytes of a parameter's weight, gradient and optimiser; *gathered*:
     bytes of whole layers with ZeRO-3; *hides*: 1 for what runs beside arithmetic, by axis; *parts*: the parts of a step that there can be; *kinds*: the
-    layers of each kind of a rank, from its sort and all its layers; *fused*: above 0 without outputs of norms and activations, None: with them; *sends*: whether bytes
+    layers of each kind of a rank, from its sort (or ``"opening"``, see `opening_of`) and all its layers; *fused*: above 0 without outputs of norms and activations, None: with them; *sends*: whether bytes
     and seconds of each axis are asked for, too.
     """
 
@@ -96,6 +96,14 @@ def ranks_of(s: Any, layers: Any, degrees: Degrees, asked: Asked) -> dict[str, t
     ends_of: dict[str, Any] = {"first": (1, s.alone), "more": (0, 0), "less": (0, 0), "last": (0, 1)}
     kinds = {sort: asked.kinds(sort, getattr(s, f"layers_{sort}")) for sort in SORTS}
     return {sort: (Rank(kinds[sort], *ends_of[sort]), counts[sort]) for sort in SORTS}
+
+
+def opening_of(s: Any, degrees: Degrees, asked: Asked) -> Rank:
+    """The first virtual stage of the first rank, or all of it where it has one; `ranks_of` comes before it. Set its layers, ``layers_opening``."""
+    # where the ends have one layer fewer, the first of equal stages has
+    share = where(s.each_layers == 1, (s.layers_first + 1) / degrees.virtual - 1, s.layers_first / degrees.virtual)
+    s.layers_opening = 1 * share
+    return Rank(asked.kinds("opening", s.layers_opening), 1, 0)
 
 
 def by_policy(recompute: Any, degrees: Degrees, ask: Any) -> Any:

@@ -64,14 +64,14 @@ def exchanges(s: Any, found: traffic.Traffic, degrees: Degrees) -> traffic.Traff
     return found._replace(expert=routed)
 
 
-def of_rank(s: Any, sort: str, numbers: Any, degrees: Degrees, rank: Rank, sent_of: Any, asked: Asked) -> None:
-    """Set of a micro-batch on a rank of a sort: ``one_first``, its seconds, the parts of these, ``arithmetic_first`` and so on, and of each axis
+def of_rank(s: Any, sort: str, numbers: Any, degrees: Degrees, rank: Rank, stages: Any, sent_of: Any, asked: Asked) -> None:  # fmt: skip
+    """Set of a micro-batch on a rank of a sort, on so many of its virtual *stages*: ``one_first``, its seconds, the parts of these, ``arithmetic_first`` and so on, and of each axis
     ``bytes_tensor_first`` that are sent and ``wire_tensor_first``, the seconds of that."""
     products = computing.products_of(numbers, degrees, rank)
     again = by_policy(asked.recompute, degrees, lambda layout: computing.products_of(numbers, layout, rank).again)
 
     def on_rank(layout: Degrees) -> dict[str, Sent]:
-        return traffic.on_rank(sent_of, numbers, layout, rank)
+        return traffic.on_rank(sent_of, numbers, layout, rank, stages)
 
     sent = on_rank(degrees)
     for axis in (
@@ -101,17 +101,18 @@ def of_rank(s: Any, sort: str, numbers: Any, degrees: Degrees, rank: Rank, sent_
 def pace(s: Any, ranks: Mapping[str, tuple[Rank, Any]], virtual: Any, asked: Asked) -> Rank:
     """Set the seconds of the last rank to finish and their parts; give its layers, and whether it is the first and the last of the pipeline.
 
-    Of several equal ranks the last one waits longest.
+    A rank waits for the first virtual stages of those before it, which are equal but for that of the first rank (``one_opening``). Of several equal
+    ranks the last one waits longest.
     """
     before: Any = 0
     finish: dict[str, Any] = {}
     for sort, (_, count) in ranks.items():
         one = getattr(s, f"one_{sort}")
-        waited = before + (count - 1) * one
-        setattr(s, f"bubble_{sort}", waited / virtual)
+        opened = s.one_opening if sort == "first" else one / virtual
+        setattr(s, f"bubble_{sort}", before + (count - 1) * opened)
         finish[sort] = where(count > 0, s.micro_batches * one + getattr(s, f"bubble_{sort}"), -1)
         setattr(s, f"finish_{sort}", finish[sort])
-        before = before + count * one
+        before = before + count * opened
     s.finish = reduce(maximum, (getattr(s, f"finish_{sort}") for sort in SORTS))
 
     def chosen(values: Mapping[str, Any]) -> Any:
