@@ -10,6 +10,7 @@ from flopkit.arithmetic import Number, ceil_div, maximum, reduced, where
 from flopkit.models import activations
 from flopkit.parallel.computing import Over, exactly, share
 from flopkit.parallel.ranks import Rank
+from flopkit.parallel.shares import Divided
 from flopkit.parallel.traffic import groups
 
 __all__ = ["activations_of", "ends_of", "loss_of", "states_of"]
@@ -45,7 +46,7 @@ def activations_of(
     # what goes to experts comes from a part of the tokens, where tensor-parallel ranks divide these
     by_experts = where(layout.expert > 1, t, 1)
     there_are = [i for i, count in enumerate(rank.kinds) if not _nothing(count)]
-    each, core = [], []
+    each, core, again_here = [], [], []
     for kind in (numbers.kinds[i] for i in there_are):
         kept = share(kind.kept, layout, by_experts)
         kept -= share(kind.fused, layout, by_experts) if fused else 0
@@ -53,6 +54,7 @@ def activations_of(
             kept += kind.fused.tokens * (t - 1) * by_experts
         if layout.regather == "none":
             kept += moved * kind.keys_values * (layout.context - 1) * by_experts
+        again_here.append(share(kind.made_again, layout, by_experts) * b if kind.made_again != Divided() else 0)
         each.append(kept * b)
         core.append(kind.kept_core * by_experts * b)
     if not there_are:
@@ -63,8 +65,9 @@ def activations_of(
         activations.under_policy(layout.recompute, [moment[i] for i in there_are], each, core, edge)
         for moment in in_flight
     ]
+    longest = reduce(maximum, again_here)
     there = reduce(maximum, (exactly(held, among) for held, _ in found))
-    return reduced(there), exactly(found[0][1], among)
+    return reduced(there), exactly(found[0][1] + longest, among)
 
 
 def ends_of(numbers: Any, layout: Any, rank: Rank) -> Number:

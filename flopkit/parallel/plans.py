@@ -19,6 +19,7 @@ from flopkit.parallel.clusters import Cluster
 from flopkit.parallel.computing import Products
 from flopkit.parallel.layouts import Layout
 from flopkit.parallel.ranks import Rank, check, in_flight, of_layout, stages
+from flopkit.parallel.saving import ACTIVATIONS, Saving
 from flopkit.parallel.shares import Shares, gathered, shares
 from flopkit.parallel.traffic import Formats, Sent, Traffic
 from flopkit.sizes import choice, flag, number, positive, several
@@ -114,6 +115,9 @@ class Setting:
     combine_bytes: int = 2
     expert_nodes: int | None = None
     memory: float | None = None
+    mla_up_proj: bool = False
+    activations: str = "as computed"
+    weigh_inside: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seq", number("seq", self.seq))
@@ -121,7 +125,7 @@ class Setting:
         object.__setattr__(self, "overlap", several("overlap", self.overlap))
         for name in ("dispatch_bytes", "combine_bytes"):
             object.__setattr__(self, name, number(name, getattr(self, name)))
-        for name in ("dropout", "fused"):
+        for name in ("dropout", "fused", "mla_up_proj", "weigh_inside"):
             object.__setattr__(self, name, bool(flag(name, getattr(self, name))))
         if self.expert_nodes is not None:
             object.__setattr__(self, "expert_nodes", number("expert_nodes", self.expert_nodes))
@@ -136,12 +140,20 @@ class Setting:
                 "precision='fp32' and 'mixed' bound it from above and below"
             )
         choice("optimizer", self.optimizer, tuple(OPTIMIZERS))
+        choice("activations", self.activations, tuple(ACTIVATIONS))
+        self.saving.check(self.model, self.precision, self.fused)
         for name in self.overlap:
             choice("overlap", name, OVERLAPS)
 
     @cached_property
     def numbers(self) -> Shares:
-        return shares(self.model, self.seq, self.kernel, self.dropout, "fp32" if self.precision == "fp32" else "bf16")
+        dtype = "fp32" if self.precision == "fp32" else "bf16"
+        return shares(self.model, self.seq, self.kernel, self.dropout, dtype, self.saving)
+
+    @property
+    def saving(self) -> Saving:
+        """How a layer keeps less."""
+        return Saving(self.mla_up_proj, self.activations, self.weigh_inside)
 
     @cached_property
     def peak(self) -> float:
@@ -184,6 +196,10 @@ class Plan:
         if setting.fused and layout.regather != "all" and layout.sequence and layout.tensor > 1:
             raise ValueError(
                 f"fused=True with regather={layout.regather!r}: the outputs of norms are what a rank keeps whole; give fused=False, or regather='all'"
+            )
+        if setting.mla_up_proj and layout.recompute == "full":
+            raise ValueError(
+                "mla_up_proj=True with recompute='full', which computes all of a layer again: give one of the two"
             )
         self.numbers = setting.numbers
         self.micro_batches = layout.micro_batches(setting.batch)
@@ -313,4 +329,8 @@ class Plan:
             said.append(f"a vocabulary of {vocab:,} as if {layout.tensor} divided it")
         if setting.fused:
             said.append("outputs of norms and activations are computed again, in no time")
+        if setting.mla_up_proj:
+            said.append("up-projections of latent attention run again")
+        if setting.activations != "as computed":
+            said.append(f"activations are kept as in {setting.activations}")
         return tuple(said)

@@ -14,6 +14,7 @@ from flopkit.models.blocks import Block
 from flopkit.models.finetuning import training_of
 from flopkit.models.parts import Part
 from flopkit.models.sharded import gathered_bytes
+from flopkit.parallel.saving import AS_COMPUTED, Saving, kept_of, run_again
 from flopkit.training.memory import Kept
 
 __all__ = [
@@ -62,7 +63,8 @@ class Summed(NamedTuple):
 class Layer(NamedTuple):
     """A kind of layer, for one sequence: how many there are, FLOPs of a forward pass (and those that a flash kernel computes again, of attention's
     core, and of products whose weights have gradients), parameters, bytes kept (and those that recompute drops, as parts of them), what tensor-parallel ranks
-    add up, numbers of keys and values, numbers that come to experts, experts that a token chooses."""
+    add up, numbers of keys and values, numbers that come to experts, experts that a token chooses, and bytes that a layer's backward pass makes again first (see
+    `Saving`), whose FLOPs are among those that are computed again."""
 
     layers: int
     flops: Divided
@@ -76,6 +78,7 @@ class Layer(NamedTuple):
     keys_values: int
     dispatched: int
     chosen: int
+    made_again: Divided = Divided()
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +116,9 @@ class Shares:
 
 
 @lru_cache(maxsize=64)
-def shares(model: Model, seq: int, kernel: str, dropout: bool, dtype: str = "bf16") -> Shares:
+def shares(
+    model: Model, seq: int, kernel: str, dropout: bool, dtype: str = "bf16", saving: Saving = AS_COMPUTED
+) -> Shares:
     """The `Shares` of *model*, whose activations are of *dtype*.
 
     Raises
@@ -129,7 +134,7 @@ def shares(model: Model, seq: int, kernel: str, dropout: bool, dtype: str = "bf1
     parts = model.parts(run)
     stacks = [each for each in parts if each.place == "layers"]
     kinds = tuple(
-        layer_of(model, block, count, stack, run, kernel, dropout)
+        layer_of(model, block, count, stack, run, kernel, dropout, saving)
         for (block, count), stack in zip(model.blocks, stacks, strict=True)
     )
     table = sum(each.cost.params for each in parts if each.role == "table" and each.split == "vocab")
@@ -154,7 +159,16 @@ def gathered(model: Model, precision: str) -> Any:
     return gathered_bytes(training_of(model, "all"), precision)
 
 
-def layer_of(model: Model, block: Block, count: Any, stack: Part, run: Any, kernel: str, dropout: bool) -> Layer:
+def layer_of(
+    model: Model,
+    block: Block,
+    count: Any,
+    stack: Part,
+    run: Any,
+    kernel: str,
+    dropout: bool,
+    saving: Saving = AS_COMPUTED,
+) -> Layer:
     """The numbers of a kind of layer, of which there are *count*; *stack*: its part of a pass. Sizes may be parameters of a figure."""
     flops = Divided()
     for each in stack.inside:
@@ -164,13 +178,14 @@ def layer_of(model: Model, block: Block, count: Any, stack: Part, run: Any, kern
         for name in dict.fromkeys(each.branch for each in stack.inside if each.branch)
     ]
     by_rows, by_experts = ([int(kind in each) for each in splits] for kind in ("row", "experts"))
-    kept, core, fused = _kept(model, block, run, kernel, dropout)
+    kept, core, fused, made_again = _kept(model, block, run, kernel, dropout, saving)
     mixer, mlp = block.mixer, block.mlp
     chosen: Any = mlp.top_k if isinstance(mlp, Experts) else 0
     return Layer(
         layers=count,
         flops=flops,
-        again=sum(each.scores_again.flops for each in stack.inside if each.scores_again is not None),
+        again=sum(each.scores_again.flops for each in stack.inside if each.scores_again is not None)
+        + run_again(stack.inside, saving),
         core=sum(each.core.flops for each in stack.inside if each.core is not None),
         params=params_divided(stack.inside),
         kept=kept,
@@ -180,6 +195,7 @@ def layer_of(model: Model, block: Block, count: Any, stack: Part, run: Any, kern
         keys_values=sum(mixer.cached(run.q).values()) if mixer is not None else 0,
         dispatched=run.tokens * mlp.top_k * model.d_model if isinstance(mlp, Experts) else 0,
         chosen=chosen,
+        made_again=made_again,
     )
 
 
@@ -218,15 +234,18 @@ def _kind(each: Part) -> str:
     return "experts" if each.split == "experts" else "features"
 
 
-def _kept(model: Model, block: Block, run: Any, kernel: str, dropout: bool) -> tuple[Divided, Any, Divided]:
-    kept = [each for _, branch in block.branches for each in branch.kept(run, model.d_model, kernel, dropout)]
+def _kept(
+    model: Model, block: Block, run: Any, kernel: str, dropout: bool, saving: Saving
+) -> tuple[Divided, Any, Divided, Divided]:
+    inside = [each for _, branch in block.branches for each in branch.kept(run, model.d_model, kernel, dropout)]
+    kept, again = kept_of(inside, block, run, saving)
     found, core, fused = kept_inside(kept)
-    names, inputs = {each.name for each in kept}, {f"{name}, input" for name, _ in block.branches}
-    for each in activations.of_layer(model, block, run, kernel, dropout):
-        if each.name not in names:
-            found = found.plus(tokens=each.bytes)
-            fused = fused.plus(tokens=each.bytes if each.name in inputs else 0)
-    return found, core, fused
+    names, inputs = {each.name for each in inside}, {f"{name}, input" for name, _ in block.branches}
+    around = [each for each in activations.of_layer(model, block, run, kernel, dropout) if each.name not in names]
+    for each in kept_of(around, block, run, saving)[0]:
+        found = found.plus(tokens=each.bytes)
+        fused = fused.plus(tokens=each.bytes if each.name in inputs else 0)
+    return found, core, fused, kept_inside(again)[0]
 
 
 def kept_inside(kept: Iterable[Kept]) -> tuple[Divided, Any, Divided]:

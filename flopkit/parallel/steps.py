@@ -70,7 +70,8 @@ class ParallelStep:
 def step(
     model: Model | str, layout: Layout, cluster: Cluster | str, *, seq: int, batch: int, precision: str = "mixed-fp32-gradients", optimizer: str = "adam",
     kernel: str = "flash", dropout: bool = False, fused: bool = False, overlap: tuple[str, ...] = ("data", "pipeline"), dtype: str = "bf16",
-    dispatch_bytes: int = 2, combine_bytes: int = 2, expert_nodes: int | None = None, memory: float | None = None,
+    dispatch_bytes: int = 2, combine_bytes: int = 2, expert_nodes: int | None = None, memory: float | None = None, mla_up_proj: bool = False,
+    activations: str = "as computed", weigh_inside: bool = False,
 ) -> ParallelStep:  # fmt: skip
     """A training step of *batch* sequences of *seq* tokens on a layout: the least time, and the memory of the fullest rank.
 
@@ -124,6 +125,15 @@ def step(
         to each of its experts. None: each of its experts gets it over the network, if it is in another node.
     memory : float, optional
         Bytes of a device that a step may take. None: what is usable of the device's memory, where that is known, else all of it.
+    mla_up_proj : bool, optional
+        Whether latent attention keeps its latents before their norms, and makes the norms' outputs, queries, keys and values from them again
+        (DeepSeek-V3, section 3.2.3; ``--recompute-modules mla_up_proj`` of Megatron-Core).
+    activations : str, optional
+        How a layer keeps what its backward pass reads: ``"as computed"``, or ``"deepseek-v3"``: inputs of linear layers and of SwiGLU in experts in 8 bits,
+        what attention makes in 12, and a scale of 4 bytes for each 128 of them.
+    weigh_inside : bool, optional
+        Whether the router's weights multiply what the experts' down projections read, as in Megatron-Core, and not what experts make, which is then kept for
+        the gradient of the weights.
 
     Returns
     -------
@@ -145,6 +155,8 @@ def step(
     these by words, context-parallel ones by tokens. They are counted as on one device: PyTorch's ``loss_parallel`` has one fp32 copy of the logits more, and
     Megatron-LM's loss writes its gradient over what it kept. With ``"gpipe"`` the last rank keeps ends of all micro-batches; but for one they count among the layers.
     Of layers that ZeRO-3 gathers, each tensor-parallel rank is taken to hold an equal part.
+    Of DeepSeek-V3's savings these are not here: the moving average of its weights is in the host's memory and takes nothing of a device; its module for multi-token
+    prediction is refused with the model; that DualPipe's two ranks with the same stage could share the optimiser's states is not said, and each has its own.
     Sent besides: where FSDP2's rows do not divide, each parameter of a layer is filled up to ranks · ⌈rows / ranks⌉ rows; a loss of divided
     logits reduces three fp32 numbers a token; gradients of norms that are divided by tokens are reduced over the tensor-parallel ranks. FSDP2's
     default gathers embedding, norm and head once. A ring of context-parallel ranks sends in its backward pass, besides keys and values, their
@@ -166,7 +178,7 @@ def step(
     """
     setting = Setting(
         the_model(model), the_cluster(cluster), seq, batch, precision, optimizer, kernel, dropout, fused, overlap, dtype, dispatch_bytes, combine_bytes,
-        expert_nodes, memory,
+        expert_nodes, memory, mla_up_proj, activations, weigh_inside,
     )  # fmt: skip
     plan = Plan(setting, the_layout(layout))
     return of_plan(plan, plan.memory())

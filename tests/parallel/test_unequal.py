@@ -102,6 +102,4 @@ def test_an_empty_first_stage_makes_nobody_wait():
     fast = cluster("dgx-h100").replace(link=1e25, network=1e25)
     found = step(model, Layout(pipeline=4, virtual=2), fast, seq=512, batch=8, memory=1e15)
     work = found.parts["arithmetic"] + found.parts["recompute"]
-    assert found.parts["bubble"] / work == pytest.approx(
-        1 / 16
-    )  # the third rank waits for one of 8 · 2 layers
+    assert found.parts["bubble"] / work == pytest.approx(1 / 16)  # the third rank waits for one of 8 · 2 layers
