@@ -84,7 +84,7 @@ def test_up_projections_that_run_again_are_executed():
 
 def test_deepseeks_layout_shares_the_first_place_with_dualpipe():
     """Of all that fit with DualPipe, the savings of the paper and early weights, at the bf16 peak; with 64 and 128 or 32 ranks of experts a step takes as long.
-    With 1F1B a shorter pipeline fits, too, and is faster by 7.5 %. At the FP8 peak of all products the network decides, and fewer ranks of experts are faster
+    With 1F1B a shorter pipeline fits, too, and is faster by 7 %. At the FP8 peak of all products the network decides, and fewer ranks of experts are faster
     by a quarter."""
     tried = {
         "expert": (1, 8, 16, 32, 64, 128),
@@ -107,7 +107,7 @@ def test_deepseeks_layout_shares_the_first_place_with_dualpipe():
             }
             assert ours[3].seconds > 1.02 * own.seconds
     assert (
-        found["dualpipe", "bf16"] == 1 and round(found["1f1b", "bf16"], 3) == 1.075 and found["dualpipe", "fp8"] > 1.25
+        found["dualpipe", "bf16"] == 1 and round(found["1f1b", "bf16"], 3) == 1.076 and found["dualpipe", "fp8"] > 1.25
     )
 
 
