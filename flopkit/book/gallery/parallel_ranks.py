@@ -103,7 +103,8 @@ def opening_of(s: Any, degrees: Degrees, asked: Asked) -> Rank:
     # where the ends have one layer fewer, the first of equal stages has
     share = where(s.each_layers == 1, (s.layers_first + 1) / degrees.virtual - 1, s.layers_first / degrees.virtual)
     s.layers_opening = 1 * share
-    return Rank(asked.kinds("opening", s.layers_opening), 1, 0)
+    ends: Any = (1, 0)
+    return Rank(asked.kinds("opening", s.layers_opening), *ends)
 
 
 def by_policy(recompute: Any, degrees: Degrees, ask: Any) -> Any:
