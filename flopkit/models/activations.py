@@ -24,7 +24,7 @@ from flopkit.models.recompute import Segments, segments
 from flopkit.models.stack import Stack
 from flopkit.training.memory import Kept
 
-__all__ = ["Layers", "boundary", "of_ends", "of_layer", "of_layers", "under_policy"]
+__all__ = ["Layers", "boundary", "of_ends", "of_layer", "of_layers", "of_loss", "under_policy"]
 
 
 def of_layer(model: Stack, block: Block, run: Run, kernel: str, dropout: bool) -> list[Kept]:

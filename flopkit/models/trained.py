@@ -155,7 +155,7 @@ class Trained(Running):
             autocast what runs between the branches is fp32, and each dense layer keeps
             its input and its matrix in 16 bits.
         optimizer : str, optional
-            ``"adam"``, ``"adam-8bit"``, ``"momentum"`` or ``"sgd"``.
+            ``"adam"``, ``"adam-8bit"``, ``"adam-16bit"``, ``"momentum"`` or ``"sgd"``.
         kernel : str, optional
             ``"flash"``, or ``"math"``, which keeps the softmax of all scores, and of a
             layer with a state all that torch keeps.

@@ -5,16 +5,15 @@ Clusters and their links, collectives with the bytes that each rank sends, pipel
 
 from flopkit.parallel.clusters import Cluster, cluster, cluster_names
 from flopkit.parallel.collectives import (
-    Exchange,
     all_gather,
     all_reduce,
     all_to_all,
     broadcast,
-    bus_bandwidth,
     reduce,
     reduce_scatter,
     send,
 )
+from flopkit.parallel.exchanges import Exchange, bus_bandwidth
 from flopkit.parallel.gaps import Gap, Item, gap
 from flopkit.parallel.layouts import Layout
 from flopkit.parallel.pipelines import Pipeline, pipeline

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from flopkit import units
@@ -12,7 +13,7 @@ from flopkit.arithmetic import Number, maximum, minimum, reading, reduced, where
 from flopkit.sizes import Factor, Size, choice, factor, size
 from flopkit.tables import Table
 
-__all__ = ["SCHEDULES", "Pipeline", "Work", "pipeline"]
+__all__ = ["SCHEDULES", "Pipeline", "Work", "in_stages", "of_each_stage", "pipeline"]
 
 Schedule: TypeAlias = Literal["gpipe", "1f1b", "interleaved", "interleaved-zero-bubble", "dualpipe"]
 
@@ -150,6 +151,23 @@ class Pipeline:
 def in_stages(p: Number, m: Number, v: Number, rank: Number) -> Number:
     """The most activations of a stage that a rank holds at once with 1F1B, interleaved where a rank has several virtual stages."""
     return where(v > 1, minimum(2 * (p - rank - 1) + (v - 1) * p + 1, m * v), minimum(p - rank, m))
+
+
+def of_each_stage(p: int, m: int, v: int, rank: int) -> tuple[tuple[int, ...], ...]:
+    """Of each of a rank's virtual stages the activations that are there when it holds most, interleaved; all that there are in turn.
+
+    At other times it holds some of these. What it holds comes again after p·v forward passes.
+
+    >>> of_each_stage(2, 4, 2, rank=0)
+    ((3, 2), (4, 1))
+    """
+    most, held = in_stages(p, m, v, rank), [0] * v
+    found: dict[tuple[int, ...], None] = {}
+    for kind, _, stage in islice(_interleaved(p, m, v, rank), most + 2 * p * v):
+        held[stage] += 1 if kind == "forward" else -1
+        if sum(held) == most:
+            found[tuple(held)] = None
+    return tuple(found)
 
 
 def pipeline(

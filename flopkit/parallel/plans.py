@@ -6,9 +6,10 @@ takes for one micro-batch, and `Plan.times` what of all its micro-batches and of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from flopkit.arithmetic import Number, is_zero, maximum, where
@@ -17,7 +18,8 @@ from flopkit.parallel import computing, holding, traffic
 from flopkit.parallel.clusters import Cluster
 from flopkit.parallel.computing import Products
 from flopkit.parallel.layouts import Layout
-from flopkit.parallel.ranks import Rank, check, of_layout, stages
+from flopkit.parallel.ranks import Rank, check, in_flight, of_layout, stages
+from flopkit.parallel.saving import ACTIVATIONS, Saving
 from flopkit.parallel.shares import Shares, gathered, shares
 from flopkit.parallel.traffic import Formats, Sent, Traffic
 from flopkit.sizes import choice, flag, number, positive, several
@@ -113,6 +115,9 @@ class Setting:
     combine_bytes: int = 2
     expert_nodes: int | None = None
     memory: float | None = None
+    mla_up_proj: bool = False
+    activations: str = "as computed"
+    weigh_inside: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seq", number("seq", self.seq))
@@ -120,7 +125,7 @@ class Setting:
         object.__setattr__(self, "overlap", several("overlap", self.overlap))
         for name in ("dispatch_bytes", "combine_bytes"):
             object.__setattr__(self, name, number(name, getattr(self, name)))
-        for name in ("dropout", "fused"):
+        for name in ("dropout", "fused", "mla_up_proj", "weigh_inside"):
             object.__setattr__(self, name, bool(flag(name, getattr(self, name))))
         if self.expert_nodes is not None:
             object.__setattr__(self, "expert_nodes", number("expert_nodes", self.expert_nodes))
@@ -135,12 +140,20 @@ class Setting:
                 "precision='fp32' and 'mixed' bound it from above and below"
             )
         choice("optimizer", self.optimizer, tuple(OPTIMIZERS))
+        choice("activations", self.activations, tuple(ACTIVATIONS))
+        self.saving.check(self.model, self.precision, self.fused)
         for name in self.overlap:
             choice("overlap", name, OVERLAPS)
 
     @cached_property
     def numbers(self) -> Shares:
-        return shares(self.model, self.seq, self.kernel, self.dropout, "fp32" if self.precision == "fp32" else "bf16")
+        dtype = "fp32" if self.precision == "fp32" else "bf16"
+        return shares(self.model, self.seq, self.kernel, self.dropout, dtype, self.saving)
+
+    @property
+    def saving(self) -> Saving:
+        """How a layer keeps less."""
+        return Saving(self.mla_up_proj, self.activations, self.weigh_inside)
 
     @cached_property
     def peak(self) -> float:
@@ -184,6 +197,10 @@ class Plan:
             raise ValueError(
                 f"fused=True with regather={layout.regather!r}: the outputs of norms are what a rank keeps whole; give fused=False, or regather='all'"
             )
+        if setting.mla_up_proj and layout.recompute == "full":
+            raise ValueError(
+                "mla_up_proj=True with recompute='full', which computes all of a layer again: give one of the two"
+            )
         self.numbers = setting.numbers
         self.micro_batches = layout.micro_batches(setting.batch)
         check(self.numbers, layout, self.micro_batches)
@@ -193,14 +210,17 @@ class Plan:
 
     def times(self) -> Times:
         """The step's. A rank works off its micro-batches one after the other. It waits for the first of them, and at the end, for as long as the ranks
-        before it take for one. Of all ranks the last to finish sets the pace."""
+        before it take for one, on the first of their virtual stages. Of all ranks the last to finish sets the pace."""
         m, layout, place, formats = self.micro_batches, self.layout, self.setting.cluster, self.setting.formats
         peak = self.setting.peak * place.matmul_efficiency
         inside = {name: layout.in_node(place, name) for name in OVERLAPS}
         exchanges = traffic.of_micro_batch(self.numbers, layout, place, inside, formats)
-        kinds = {rank: self._one(rank, exchanges, peak) for rank in dict.fromkeys(self.ranks)}
+        kinds = {rank: self._one(rank, exchanges, peak, layout.virtual) for rank in dict.fromkeys(self.ranks)}
         ones = [kinds[rank][0] for rank in self.ranks]
-        bubbles = self._bubbles([one.seconds for one in ones])
+        opened = {
+            rank: self._one(rank.opening, exchanges, peak, 1)[0] if rank.virtual else kinds[rank][0] for rank in kinds
+        }
+        bubbles = self._bubbles([one.seconds for one in ones], [opened[rank].seconds for rank in self.ranks])
         at = max(range(len(ones)), key=lambda i: m * ones[i].seconds + bubbles[i])
         rank, one = self.ranks[at], ones[at]
         params = computing.params_of(self.numbers, layout, rank)
@@ -214,21 +234,20 @@ class Plan:
         seconds = m * one.seconds + bubbles[at] + exposed
         return Times(seconds, parts, {name: each for name, each in sent.items() if each}, executed)
 
-    def _one(self, rank: Rank, exchanges: Traffic, peak: float) -> tuple[MicroBatch, dict[str, Sent], float]:
+    def _one(
+        self, rank: Rank, exchanges: Traffic, peak: float, virtual: int
+    ) -> tuple[MicroBatch, dict[str, Sent], float]:
         products = computing.products_of(self.numbers, self.layout, rank)
-        sent = traffic.on_rank(exchanges, self.numbers, self.layout, rank)
+        sent = traffic.on_rank(exchanges, self.numbers, self.layout, rank, virtual)
         return micro_batch(products, sent, peak, self.setting.hides), sent, products.executed
 
-    def _bubbles(self, seconds: list[float]) -> list[float]:
-        """How long each rank waits. Schedules without 1F1B's bubble are known for equal stages, a pass forward being a third of the whole."""
-        before, found = 0.0, []
-        for each in seconds:
-            found.append(before / self.layout.virtual)
-            before += each
+    def _bubbles(self, seconds: list[float], opened: list[float]) -> list[float]:
+        """How long each rank waits; *opened*: seconds of the first virtual stages. Schedules without 1F1B's bubble are known for equal stages, a pass forward
+        being a third of the whole."""
         if self.layout.order in ("interleaved-zero-bubble", "dualpipe"):
             bubble = float(of_layout(self.layout, self.micro_batches).bubble)
-            found = [bubble / 3 * before / len(seconds)] * len(seconds)
-        return found
+            return [bubble / 3 * sum(seconds) / len(seconds)] * len(seconds)
+        return list(accumulate(opened[:-1], initial=0.0))
 
     # -- memory ------------------------------------------------------------------------------------------------
 
@@ -242,31 +261,42 @@ class Plan:
         if layout.order == "dualpipe":
             found = [self._both_of(i, count - 1 - i, names[i]) for i in range(count // 2)]
         else:
-            pipe = None if count == 1 else of_layout(layout, self.micro_batches)
             firsts = {rank: i for i, rank in reversed([*enumerate(self.ranks)])}
-            found = [self._memory_of(i, pipe.in_flight(i) if pipe else 1, names[i]) for i in sorted(firsts.values())]
-        return max(found, key=lambda memory: memory.total)
+            found = [self.memory_of(i, names[i]) for i in sorted(firsts.values())]
+        return max(found, key=lambda memory: memory.peak)
 
     def _both_of(self, i: int, other: int, name: str) -> Memory:
         """A rank of DualPipe has two stages, as far from the ends as each other. Of each it holds as many micro-batches as with 1F1B: p + 1 together."""
         p = len(self.ranks)
-        one, two = (self._memory_of(at, p - at, name) for at in (i, other))
-        summed = ("weights", "gradients", "optimizer", "layers", "ends")
+        one, two = (self._memory_of(at, [[(p - at) * n for n in self.ranks[at].kinds]], name) for at in (i, other))
+        summed = ("weights", "gradients", "optimizer", "layers", "ends", "loss")
         parts: dict[str, Any] = {part: getattr(one, part) + getattr(two, part) for part in summed}
         return Memory(name, **parts, again=maximum(one.again, two.again), gathered=one.gathered)
 
-    def _memory_of(self, i: int, in_flight: Number, name: str) -> Memory:
+    def memory_of(self, i: int, name: str = "") -> Memory:
+        """That of the rank at place *i* of a pipeline that goes one way."""
+        rank = self.ranks[i]
+        if len(self.ranks) == 1:
+            return self._memory_of(i, [rank.kinds], name)
+        return self._memory_of(i, in_flight(self.layout, self.micro_batches, rank, i), name)
+
+    def _memory_of(self, i: int, held: Sequence[Sequence[Number]], name: str) -> Memory:
         layout, rank = self.layout, self.ranks[i]
         params = computing.params_of(self.numbers, layout, rank)
         states = holding.states_of(params, layout, self.setting.state)
         there, again = holding.activations_of(
-            self.numbers, layout, rank, in_flight, self.setting.fused, self.setting.formats.moved
+            self.numbers, layout, rank, held, self.setting.fused, self.setting.formats.moved
         )
         ends = holding.ends_of(self.numbers, layout, rank)
+        if (
+            layout.order == "gpipe" and layout.pipeline > 1
+        ):  # the losses of all micro-batches are taken before the first goes back
+            there += (self.micro_batches - 1) * ends
         whole: Any = 0
         if layout.zero == 3 and layout.data * layout.context > 1:
             whole = computing.exactly(gathered(self.numbers.model, self.setting.precision), layout.tensor)
-        return Memory(name, *states, there, ends, again, gathered=whole)
+        loss = holding.loss_of(self.numbers, layout, rank)
+        return Memory(name, *states, there, ends, again, gathered=whole, loss=loss)
 
     def _regathered(self) -> list[str]:
         layout, found = self.layout, []
@@ -299,4 +329,8 @@ class Plan:
             said.append(f"a vocabulary of {vocab:,} as if {layout.tensor} divided it")
         if setting.fused:
             said.append("outputs of norms and activations are computed again, in no time")
+        if setting.mla_up_proj:
+            said.append("up-projections of latent attention run again")
+        if setting.activations != "as computed":
+            said.append(f"activations are kept as in {setting.activations}")
         return tuple(said)

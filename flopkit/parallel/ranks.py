@@ -3,26 +3,55 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
+from flopkit.arithmetic import Number
 from flopkit.parallel.layouts import Layout
-from flopkit.parallel.pipelines import Pipeline, pipeline as the_pipeline
+from flopkit.parallel.pipelines import Pipeline, of_each_stage, pipeline as the_pipeline
 from flopkit.parallel.shares import Shares, known
 
-__all__ = ["Rank", "check", "of_layout", "stages"]
+__all__ = ["Rank", "check", "in_flight", "of_layout", "stages"]
 
 
 class Rank(NamedTuple):
-    """A pipeline's rank: how many layers of each kind it has, and whether it has the embedding and the head."""
+    """A pipeline's rank: how many layers of each kind it has, whether it has the embedding and the head, and the layers of each of its virtual stages, where
+    it has several."""
 
     kinds: tuple[int, ...]
     first: bool
     last: bool
+    virtual: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def opening(self) -> Rank:
+        """Its first virtual stage alone, through which each micro-batch comes first and goes back last."""
+        return Rank(self.virtual[0], self.first, False) if self.virtual else self
 
 
 def of_layout(layout: Layout, micro_batches: int) -> Pipeline:
     """The pipeline of a layout, a backward pass being twice as long as a forward pass."""
     return _pipeline(layout.pipeline, micro_batches, layout.virtual, layout.order)
+
+
+def in_flight(layout: Layout, micro_batches: int, rank: Rank, place: int) -> tuple[tuple[Number, ...], ...]:
+    """Layers of each kind whose activations the rank at a *place* of the pipeline holds at once. Where its virtual stages are not equal there are several
+    answers, for several moments."""
+    if len(set(rank.virtual)) > 1 and layout.order == "interleaved":
+        moments = _moments(layout.pipeline, micro_batches, layout.virtual, place)
+        return tuple(
+            dict.fromkeys(
+                tuple(
+                    sum(n * own for n, own in zip(held, kind, strict=True)) for kind in zip(*rank.virtual, strict=True)
+                )
+                for held in moments
+            )
+        )
+    held = of_layout(layout, micro_batches).in_flight(place)
+    return (tuple(held * layers for layers in rank.kinds),)
+
+
+_moments = lru_cache(maxsize=4096)(of_each_stage)
 
 
 @lru_cache(maxsize=256)
@@ -32,6 +61,10 @@ def _pipeline(stages: int, micro_batches: int, virtual: int, schedule: str) -> P
 
 def check(numbers: Shares, layout: Layout, micro_batches: int) -> None:
     """Refuse degrees that a model cannot be divided by."""
+    if layout.expert > 1 and layout.tensor > 1 and not layout.sequence:
+        raise ValueError(
+            f"expert={layout.expert} with tensor={layout.tensor} and sequence=False: each of the tensor-parallel ranks would send the same tokens to experts; give sequence=True, as Megatron-LM asks for"
+        )
     _check_model(numbers, layout.tensor, layout.expert)
     if numbers.seq % layout.context:
         raise ValueError(f"context={layout.context}: must divide the {numbers.seq} tokens of a sequence")
@@ -64,8 +97,8 @@ def _check_model(numbers: Shares, t: int, expert: int) -> None:
 
 @lru_cache(maxsize=256)
 def stages(numbers: Shares, pipeline: int, virtual: int) -> tuple[Rank, ...]:
-    """The layers of each rank of a pipeline, in turn: equal parts, the first and the last part one fewer where that fits, or parts that differ by
-    one.
+    """The layers of each rank of a pipeline, in turn, and of each of its virtual stages: equal parts, the first and the last part one fewer where that
+    fits, or parts that differ by one.
 
     Raises
     ------
@@ -88,10 +121,11 @@ def stages(numbers: Shares, pipeline: int, virtual: int) -> tuple[Rank, ...]:
     else:
         base, more = divmod(layers, chunks)
         sizes = [base + (1 <= i <= more if more < chunks - 1 else i < more) for i in range(chunks)]
-    found = [[0] * len(numbers.kinds) for _ in range(pipeline)]
-    at = 0
-    for chunk, size in enumerate(sizes):
-        for kind in order[at : at + size]:
-            found[chunk % pipeline][kind] += 1
-        at += size
-    return tuple(Rank(tuple(kinds), i == 0, i == pipeline - 1) for i, kinds in enumerate(found))
+    ends = list(accumulate(sizes, initial=0))
+    every = [tuple(order[start:end].count(kind) for kind in range(len(numbers.kinds))) for start, end in pairwise(ends)]
+    found = []
+    for i in range(pipeline):
+        own = tuple(every[i::pipeline])
+        kinds = tuple(sum(each) for each in zip(*own, strict=True))
+        found.append(Rank(kinds, i == 0, i == pipeline - 1, own if virtual > 1 else ()))
+    return tuple(found)

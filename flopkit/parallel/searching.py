@@ -42,7 +42,7 @@ class Found:
     refused : tuple[Refused, ...]
         Degrees that were asked for and divide nothing, each with the reason.
     least : float or None
-        Bytes of the fullest rank of the layout that needs the least memory.
+        Bytes of the fullest rank of the layout that needs the least memory, at their peak.
     room : float or None
         Bytes that a step may take of a device.
     """
@@ -75,9 +75,9 @@ class Found:
         return 1 + sum(each.seconds < own.seconds * (1 - 1e-9) for each in self.steps)
 
     def table(self, most: int = 20) -> Table:
-        """One row a layout: seconds, MFU, memory of a rank."""
+        """One row a layout: seconds, MFU, memory of a rank at its peak."""
         rows = [
-            {"layout": str(each.layout), "seconds": each.seconds, "MFU": each.mfu, "memory": float(each.memory.total)}
+            {"layout": str(each.layout), "seconds": each.seconds, "MFU": each.mfu, "memory": float(each.memory.peak)}
             for each in self.steps[:most]
         ]
         formats = {"seconds": units.seconds, "MFU": units.percent, "memory": lambda v: units.si(v, "B")}
@@ -177,7 +177,7 @@ def search(
             continue
         tried, last = tried + 1, plan
         held = plan.memory()
-        least = float(held.total) if least is None else min(least, float(held.total))
+        least = float(held.peak) if least is None else min(least, float(held.peak))
         if fits(plan, held):
             fit.append(of_plan(plan, held))
     supposes = () if last is None else last.supposes()

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
+from flopkit.arithmetic import maximum, total
 from flopkit.dtypes import nbytes
 from flopkit.models import MLP, Attention, Experts, LatentAttention, Model, activations
 from flopkit.models.blocks import Block
 from flopkit.models.finetuning import training_of
 from flopkit.models.parts import Part
 from flopkit.models.sharded import gathered_bytes
+from flopkit.parallel.saving import AS_COMPUTED, Saving, kept_of, run_again
 from flopkit.training.memory import Kept
 
 __all__ = [
     "Divided",
     "Layer",
     "Shares",
+    "Summed",
     "gathered",
     "kept_inside",
     "layer_of",
     "params_divided",
     "shares",
+    "summed_of",
 ]
 
 _ROUTED = ("experts, inputs", "experts, outputs", "experts, probabilities")
@@ -46,10 +50,21 @@ class Divided(NamedTuple):
         return sum(self)
 
 
+class Summed(NamedTuple):
+    """What tensor-parallel ranks add up in a layer: *outputs* of branches forward, and backward the gradients of their *inputs*, which they gather first
+    where they divide the sequence (SP). *outputs_apart*, *inputs_apart*: the same without branches of experts alone, whose tokens go to other ranks."""
+
+    outputs: Any
+    inputs: Any
+    outputs_apart: Any
+    inputs_apart: Any
+
+
 class Layer(NamedTuple):
     """A kind of layer, for one sequence: how many there are, FLOPs of a forward pass (and those that a flash kernel computes again, of attention's
-    core, and of products whose weights have gradients), parameters, bytes kept (and those that recompute drops, as parts of them), branches whose
-    outputs are sums over tensor-parallel ranks, those of them whose input these ranks gather (SP), numbers of keys and values, numbers that come to experts, experts that a token chooses."""
+    core, and of products whose weights have gradients), parameters, bytes kept (and those that recompute drops, as parts of them), what tensor-parallel ranks
+    add up, numbers of keys and values, numbers that come to experts, experts that a token chooses, and bytes that a layer's backward pass makes again first (see
+    `Saving`), whose FLOPs are among those that are computed again."""
 
     layers: int
     flops: Divided
@@ -59,11 +74,11 @@ class Layer(NamedTuple):
     kept: Divided
     kept_core: int
     fused: Divided
-    sums: int
-    inputs: int
+    summed: Summed
     keys_values: int
     dispatched: int
     chosen: int
+    made_again: Divided = Divided()
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +96,7 @@ class Shares:
     edge: int
     ends: int
     log_probs: int
+    loss: int
     model_flops: int
 
     @property
@@ -100,7 +116,9 @@ class Shares:
 
 
 @lru_cache(maxsize=64)
-def shares(model: Model, seq: int, kernel: str, dropout: bool, dtype: str = "bf16") -> Shares:
+def shares(
+    model: Model, seq: int, kernel: str, dropout: bool, dtype: str = "bf16", saving: Saving = AS_COMPUTED
+) -> Shares:
     """The `Shares` of *model*, whose activations are of *dtype*.
 
     Raises
@@ -116,7 +134,7 @@ def shares(model: Model, seq: int, kernel: str, dropout: bool, dtype: str = "bf1
     parts = model.parts(run)
     stacks = [each for each in parts if each.place == "layers"]
     kinds = tuple(
-        layer_of(model, block, count, stack, run, kernel, dropout)
+        layer_of(model, block, count, stack, run, kernel, dropout, saving)
         for (block, count), stack in zip(model.blocks, stacks, strict=True)
     )
     table = sum(each.cost.params for each in parts if each.role == "table" and each.split == "vocab")
@@ -126,7 +144,7 @@ def shares(model: Model, seq: int, kernel: str, dropout: bool, dtype: str = "bf1
     found = Shares(
         model, seq, kinds, sum(each.cost.flops for each in parts if each.place == "head"), table, head, before, after,
         activations.boundary(model, run), activations.of_ends(training, run, kernel, dropout), nbytes(seq * model.vocab, "fp32"),
-        model.train_step(seq=seq).model_flops,
+        activations.of_loss(model, run), model.train_step(seq=seq).model_flops,
     )  # fmt: skip
     if found.params != model.params:
         raise ValueError(
@@ -141,34 +159,59 @@ def gathered(model: Model, precision: str) -> Any:
     return gathered_bytes(training_of(model, "all"), precision)
 
 
-def layer_of(model: Model, block: Block, count: Any, stack: Part, run: Any, kernel: str, dropout: bool) -> Layer:
+def layer_of(
+    model: Model,
+    block: Block,
+    count: Any,
+    stack: Part,
+    run: Any,
+    kernel: str,
+    dropout: bool,
+    saving: Saving = AS_COMPUTED,
+) -> Layer:
     """The numbers of a kind of layer, of which there are *count*; *stack*: its part of a pass. Sizes may be parameters of a figure."""
     flops = Divided()
-    sums = inputs = 0
     for each in stack.inside:
         flops = flops.plus(**{_kind(each): each.cost.flops})
-    for branch in {each.branch for each in stack.inside if each.branch}:
-        splits = {each.split for each in stack.inside if each.branch == branch}
-        sums += bool(splits & {"row", "experts"})
-        inputs += "row" in splits  # experts keep the tokens that come to them
-    kept, core, fused = _kept(model, block, run, kernel, dropout)
+    splits = [
+        {each.split for each in stack.inside if each.branch == name}
+        for name in dict.fromkeys(each.branch for each in stack.inside if each.branch)
+    ]
+    by_rows, by_experts = ([int(kind in each) for each in splits] for kind in ("row", "experts"))
+    kept, core, fused, made_again = _kept(model, block, run, kernel, dropout, saving)
     mixer, mlp = block.mixer, block.mlp
     chosen: Any = mlp.top_k if isinstance(mlp, Experts) else 0
     return Layer(
         layers=count,
         flops=flops,
-        again=sum(each.scores_again.flops for each in stack.inside if each.scores_again is not None),
+        again=sum(each.scores_again.flops for each in stack.inside if each.scores_again is not None)
+        + run_again(stack.inside, saving),
         core=sum(each.core.flops for each in stack.inside if each.core is not None),
         params=params_divided(stack.inside),
         kept=kept,
         kept_core=core,
         fused=fused,
-        sums=sums,
-        inputs=inputs,
+        summed=summed_of(block.norms, by_rows, by_experts),
         keys_values=sum(mixer.cached(run.q).values()) if mixer is not None else 0,
         dispatched=run.tokens * mlp.top_k * model.d_model if isinstance(mlp, Experts) else 0,
         chosen=chosen,
+        made_again=made_again,
     )
+
+
+def summed_of(norms: str, by_rows: Sequence[Any], by_experts: Sequence[Any]) -> Summed:
+    """What is added up in a layer with *norms*. Of each branch, 1 or 0: *by_rows*, whether it ends in a product whose inputs are divided; *by_experts*,
+    whether it has experts that are.
+
+    Branches side by side add up what they make before ranks do, and the gradients of an input that they share.
+    """
+    beside, alike = norms in ("parallel", "parallel-two"), norms == "parallel"
+    both = [maximum(rows, experts) for rows, experts in zip(by_rows, by_experts, strict=True)]
+
+    def counted(flags: Sequence[Any], one: bool) -> Any:
+        return reduce(maximum, flags, 0) if one else total(flags)
+
+    return Summed(counted(both, beside), counted(both, alike), counted(by_rows, beside), counted(by_rows, alike))
 
 
 def params_divided(parts: Iterable[Part]) -> Divided:
@@ -191,15 +234,18 @@ def _kind(each: Part) -> str:
     return "experts" if each.split == "experts" else "features"
 
 
-def _kept(model: Model, block: Block, run: Any, kernel: str, dropout: bool) -> tuple[Divided, Any, Divided]:
-    kept = [each for _, branch in block.branches for each in branch.kept(run, model.d_model, kernel, dropout)]
+def _kept(
+    model: Model, block: Block, run: Any, kernel: str, dropout: bool, saving: Saving
+) -> tuple[Divided, Any, Divided, Divided]:
+    inside = [each for _, branch in block.branches for each in branch.kept(run, model.d_model, kernel, dropout)]
+    kept, again = kept_of(inside, block, run, saving)
     found, core, fused = kept_inside(kept)
-    names, inputs = {each.name for each in kept}, {f"{name}, input" for name, _ in block.branches}
-    for each in activations.of_layer(model, block, run, kernel, dropout):
-        if each.name not in names:
-            found = found.plus(tokens=each.bytes)
-            fused = fused.plus(tokens=each.bytes if each.name in inputs else 0)
-    return found, core, fused
+    names, inputs = {each.name for each in inside}, {f"{name}, input" for name, _ in block.branches}
+    around = [each for each in activations.of_layer(model, block, run, kernel, dropout) if each.name not in names]
+    for each in kept_of(around, block, run, saving)[0]:
+        found = found.plus(tokens=each.bytes)
+        fused = fused.plus(tokens=each.bytes if each.name in inputs else 0)
+    return found, core, fused, kept_inside(again)[0]
 
 
 def kept_inside(kept: Iterable[Kept]) -> tuple[Divided, Any, Divided]:

@@ -22,7 +22,8 @@ class ParallelStep:
     """One training step on a layout.
 
     ``seconds`` is the least time; ``parts`` says where it goes, on the rank that sets the pace; ``sent`` is bytes that this rank sends, by reason, those
-    that hide behind arithmetic, too; ``memory`` is that of the rank with the most; ``supposes`` what the numbers rest on.
+    that hide behind arithmetic, too; ``memory`` is that of the rank with the most, and ``fits`` whether a device has room for its peak; ``supposes`` what
+    the numbers rest on.
     """
 
     model: str
@@ -57,7 +58,7 @@ class ParallelStep:
         fits = "fits" if self.fits else "does not fit"
         return (
             f"{self.model} on {self.layout.ranks:,} × {self.cluster.device.name} ({self.layout}): at least {units.seconds(self.seconds)}, "
-            f"at most {100 * self.mfu:.3g} % MFU, {units.si(float(self.memory.total), 'B')} a rank, which {fits}"
+            f"at most {100 * self.mfu:.3g} % MFU, {units.si(float(self.memory.peak), 'B')} a rank, which {fits}"
         )
 
     __repr__ = __str__
@@ -69,7 +70,8 @@ class ParallelStep:
 def step(
     model: Model | str, layout: Layout, cluster: Cluster | str, *, seq: int, batch: int, precision: str = "mixed-fp32-gradients", optimizer: str = "adam",
     kernel: str = "flash", dropout: bool = False, fused: bool = False, overlap: tuple[str, ...] = ("data", "pipeline"), dtype: str = "bf16",
-    dispatch_bytes: int = 2, combine_bytes: int = 2, expert_nodes: int | None = None, memory: float | None = None,
+    dispatch_bytes: int = 2, combine_bytes: int = 2, expert_nodes: int | None = None, memory: float | None = None, mla_up_proj: bool = False,
+    activations: str = "as computed", weigh_inside: bool = False,
 ) -> ParallelStep:  # fmt: skip
     """A training step of *batch* sequences of *seq* tokens on a layout: the least time, and the memory of the fullest rank.
 
@@ -80,7 +82,10 @@ def step(
     Per layer and micro-batch of b sequences on c context-parallel ranks, S = 2·b·seq/c·d_model bytes:
 
     - tensor: an all-reduce of S for each branch, forward and backward (with full recompute once more), or a gather and a reduce-scatter (SP). With SP and
-      ``regather="all"`` a gather of S more for each branch and the head, in the backward pass.
+      ``regather="all"`` a gather of S more for each branch and the head, in the backward pass. A branch whose experts lie on other ranks (EP) has none of
+      these with ``regather="all"``, but for its shared expert: each rank sends its own tokens, as in Megatron-LM with an expert tensor parallelism of 1; else
+      they are gathered and summed like others', as in torchtitan. Branches side by side (GPT-J, Falcon) have one all-reduce forward, and one backward for each
+      input that is not the other's.
     - context: a gather of keys and values forward and, unless ``regather="none"``, backward, and a reduce-scatter of their gradients. Full recompute
       gathers once more, and unless ``regather="none"`` selective does, too.
     - expert: two all-to-alls of top_k rows a token, forward and backward, and two more with full recompute.
@@ -120,6 +125,15 @@ def step(
         to each of its experts. None: each of its experts gets it over the network, if it is in another node.
     memory : float, optional
         Bytes of a device that a step may take. None: what is usable of the device's memory, where that is known, else all of it.
+    mla_up_proj : bool, optional
+        Whether latent attention keeps its latents before their norms, and makes the norms' outputs, queries, keys and values from them again
+        (DeepSeek-V3, section 3.2.3; ``--recompute-modules mla_up_proj`` of Megatron-Core).
+    activations : str, optional
+        How a layer keeps what its backward pass reads: ``"as computed"``, or ``"deepseek-v3"``: inputs of linear layers and of SwiGLU in experts in 8 bits,
+        what attention makes in 12, and a scale of 4 bytes for each 128 of them.
+    weigh_inside : bool, optional
+        Whether the router's weights multiply what the experts' down projections read, as in Megatron-Core, and not what experts make, which is then kept for
+        the gradient of the weights.
 
     Returns
     -------
@@ -129,25 +143,32 @@ def step(
     ------
     ValueError
         For degrees that do not divide heads, key-value heads, layers, experts or the batch, models of which it is not known what divides,
-        ``precision="autocast"``, and *fused* where *regather* keeps the outputs of norms.
+        ``precision="autocast"``, *fused* where *regather* keeps the outputs of norms, and experts' ranks beside tensor-parallel ones without SP.
     TypeError
         For what is no layout, number or switch where one is wanted.
 
     Notes
     -----
-    ``memory`` is that of the pipeline's fullest rank; its name says which, counted from 0. The first rank holds most micro-batches, but may have fewer
-    layers than the second. Virtual stages of a rank are taken to have equal parts of its layers.
+    ``memory`` is that of the pipeline's fullest rank, by the peak; its name says which, counted from 0. The first rank holds most micro-batches, but may have fewer
+    layers than the second. Interleaved stages that are not equal are held as the schedule has them at its fullest moment.
+    The gradients of the loss (``Memory.loss``) are there on the last rank, of one micro-batch, of a part of the logits: tensor-parallel ranks divide
+    these by words, context-parallel ones by tokens. They are counted as on one device: PyTorch's ``loss_parallel`` has one fp32 copy of the logits more, and
+    Megatron-LM's loss writes its gradient over what it kept. With ``"gpipe"`` the last rank keeps ends of all micro-batches; but for one they count among the layers.
     Of layers that ZeRO-3 gathers, each tensor-parallel rank is taken to hold an equal part.
+    Of DeepSeek-V3's savings these are not here: the moving average of its weights is in the host's memory and takes nothing of a device; its module for multi-token
+    prediction is refused with the model; that DualPipe's two ranks with the same stage could share the optimiser's states is not said, and each has its own.
     Sent besides: where FSDP2's rows do not divide, each parameter of a layer is filled up to ranks · ⌈rows / ranks⌉ rows; a loss of divided
     logits reduces three fp32 numbers a token; gradients of norms that are divided by tokens are reduced over the tensor-parallel ranks. FSDP2's
     default gathers embedding, norm and head once. A ring of context-parallel ranks sends in its backward pass, besides keys and values, their
     gradients in fp32.
     Full recompute runs each layer's forward pass to its end, as ``use_reentrant=True`` and Megatron-LM do. PyTorch's ``use_reentrant=False`` stops early: it
     leaves out the last sum of a layer whose output no gradient needs.
-    ``memory`` has no gradients of the loss (``Memory.loss``), 8 bytes a logit on the last rank, divided by tensor and context parallelism.
+    A program that adds up the outputs of branches side by side only after each was reduced, such as transformers' plans, sends twice as much for them; GPT-J's
+    own (mesh-transformer-jax) adds them up first, as is counted here.
     Not counted: latency (the cluster's is 0 unless it is given), the optimiser's time, element-wise work, uneven loads of experts, padding of the
     vocabulary, which rank of the network shares a switch with which. Micro-batches of a causal context-parallel sequence are taken as balanced.
-    A stage of a pipeline waits for those before it, with the times that those have.
+    A rank of a pipeline waits for the ranks before it, interleaved for the first of their virtual stages, with the times that those have. Where only the ends have
+    fewer layers this is what the schedule takes, else it may take longer.
 
     Examples
     --------
@@ -157,7 +178,7 @@ def step(
     """
     setting = Setting(
         the_model(model), the_cluster(cluster), seq, batch, precision, optimizer, kernel, dropout, fused, overlap, dtype, dispatch_bytes, combine_bytes,
-        expert_nodes, memory,
+        expert_nodes, memory, mla_up_proj, activations, weigh_inside,
     )  # fmt: skip
     plan = Plan(setting, the_layout(layout))
     return of_plan(plan, plan.memory())
@@ -175,5 +196,5 @@ def of_plan(plan: Plan, held: Memory) -> ParallelStep:
 
 
 def fits(plan: Plan, held: Memory) -> bool:
-    """Whether a device has room for what its rank holds."""
-    return plan.setting.room is None or held.total <= plan.setting.room
+    """Whether a device has room for what its rank holds, the gradients of the loss among it."""
+    return plan.setting.room is None or held.peak <= plan.setting.room

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from flopkit.arithmetic import Number, exact_div, maximum, minimum, where
 from flopkit.parallel import collectives
-from flopkit.parallel.collectives import Exchange
 from flopkit.parallel.computing import Over
+from flopkit.parallel.exchanges import Exchange, least
 from flopkit.parallel.ranks import Rank
 
 __all__ = ["RUNS", "Formats", "Runs", "Sent", "Traffic", "groups", "of_data", "of_micro_batch", "on_rank"]
@@ -22,7 +22,11 @@ class Runs(NamedTuple):
 
     def under(self, policy: str) -> int:
         """In a step with this policy."""
-        return self.forward + self.backward + (self.forward if policy in self.recompute else 0)
+        return self.forwards(policy) + self.backward
+
+    def forwards(self, policy: str) -> int:
+        """That of the forward pass, in a step with this policy."""
+        return self.forward * (2 if policy in self.recompute else 1)
 
 
 RUNS = {
@@ -37,7 +41,7 @@ RUNS = {
 }
 """What is exchanged, and when.
 
-``"sum"``: an all-reduce of what tensor-parallel ranks add up, or a gather and a reduce-scatter (SP). ``"branch's input"``: the gather of it in the backward
+``"sum"``: an all-reduce of what tensor-parallel ranks add up, or a gather and a reduce-scatter (SP), see `Summed`. ``"branch's input"``: the gather of it in the backward
 pass, where a rank kept its part (SP; Korthikanti et al. 2022, section 4.2.2). ``"keys and values"``: a gather forward, a reduce-scatter of their gradients
 backward, and before it another gather, where a rank kept its part (Transformer Engine's context parallelism, where attention does both and selective
 recompute repeats attention). ``"experts"``: tokens go to experts and come back. ``"stage"``: a checkpoint keeps what a stage got, so nothing is sent
@@ -86,7 +90,7 @@ def _alone(ranks: Any) -> bool:
 
 
 def _sent(exchange: Exchange, place: Any, inside: Any) -> Sent:
-    return Sent(collectives.least(exchange, place, inside), exchange.sent)
+    return Sent(least(exchange, place, inside), exchange.sent)
 
 
 def of_micro_batch(numbers: Any, layout: Any, place: Any, inside: Any, formats: Formats) -> Traffic:
@@ -130,34 +134,42 @@ def _routed(kind: Any, payload: Number, ranks: Number, place: Any, inside: Numbe
     return Sent(seconds + waited, near + far)
 
 
-def on_rank(traffic: Traffic, numbers: Any, layout: Any, rank: Rank) -> dict[str, Sent]:
-    """Of a micro-batch on *rank*, by axis; and as ``"regathered"`` what the tensor-parallel ranks gather in the backward pass beside arithmetic.
+def on_rank(traffic: Traffic, numbers: Any, layout: Any, rank: Rank, stages: Number) -> dict[str, Sent]:
+    """Of a micro-batch on *rank*, on so many of its virtual *stages*, by axis; and as ``"regathered"`` what the tensor-parallel ranks gather in the backward pass beside arithmetic.
 
-    Each branch whose output is a sum ends in an all-reduce, as often as `RUNS` says; embedding and head, which no policy computes again, have one. A stage
-    sends on and back, the first of a pipeline only on, the last only back.
+    Outputs of branches are all-reduced forward and gradients of their inputs backward, as often as `RUNS` says; embedding and head, which no policy computes again,
+    have one. With SP inputs are gathered and outputs reduced and scattered, and backward the other way round. Experts on other ranks, to which each
+    tensor-parallel rank sends its own tokens, have nothing to add up, where a rank keeps no whole input. A stage sends on and back, the first of a pipeline
+    only on, the last only back.
     """
     policy = layout.recompute
     keys_values = RUNS["keys and values, kept" if layout.regather == "none" else "keys and values, again"].under(policy)
-    sums: Any = rank.first + rank.last
-    inputs: Any = rank.last
+    halves: Any = 2 * (rank.first + rank.last)  # of all-reduces: gathers, or reduce-scatters
+    again: Any = rank.last
+    sums = RUNS["sum"]
     context = expert = NOTHING
     for kind, count, gather, routed in zip(numbers.kinds, rank.kinds, traffic.context, traffic.expert, strict=True):
-        sums += count * kind.sums * RUNS["sum"].under(policy)
-        inputs += count * kind.inputs * RUNS["branch's input"].under(policy)
+        outputs, inputs = kind.summed.outputs, kind.summed.inputs
+        if layout.regather == "all":
+            outputs = where(layout.expert > 1, kind.summed.outputs_apart, outputs)
+            inputs = where(layout.expert > 1, kind.summed.inputs_apart, inputs)
+        forward, backward = (outputs + inputs,) * 2 if layout.sequence else (2 * outputs, 2 * inputs)
+        halves += count * (forward * sums.forwards(policy) + backward * sums.backward)
+        again += (
+            count * kind.summed.inputs_apart * RUNS["branch's input"].under(policy)
+        )  # experts keep the tokens that come to them
         if gather is not NOTHING:
             context = _added(context, gather.times(keys_values * count))
         if routed is not NOTHING:
             expert = _added(expert, routed.times(RUNS["experts"].under(policy) * count))
     tensor, regathered, pipeline = traffic.tensor, NOTHING, traffic.pipeline
     if tensor is not NOTHING:
-        regathered = (
-            tensor.times(inputs / 2) if layout.regather == "all" and layout.sequence else NOTHING
-        )  # a gather is half of an all-reduce
-        tensor = tensor.times(sums)
+        regathered = tensor.times(again / 2) if layout.regather == "all" and layout.sequence else NOTHING
+        tensor = tensor.times(halves / 2)
     if pipeline is not NOTHING:
         stage = RUNS["stage"]
         pipeline = pipeline.times(
-            layout.virtual * stage.under(policy) - stage.forward * rank.last - stage.backward * rank.first
+            stages * stage.under(policy) - stage.forward * rank.last - stage.backward * rank.first
         )
     return {"tensor": tensor, "context": context, "expert": expert, "pipeline": pipeline, "regathered": regathered}
 

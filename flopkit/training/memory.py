@@ -39,6 +39,7 @@ PRECISIONS = {
 OPTIMIZERS = {
     "adam": (2, None),
     "adam-8bit": (2, 1),  # Dettmers et al. 2022: a byte a state; one fp32 number for each block of 2,048 is left out
+    "adam-16bit": (2, 2),  # DeepSeek-V3, arXiv:2412.19437, section 3.3.3: moments in bf16
     "momentum": (1, None),
     "sgd": (0, None),
 }

@@ -219,7 +219,7 @@ def test_a_layout_of_many_gpus_is_step_or_a_sentence(open_page):
     reader.sees("devices", "512 devices")
     reader.sees("seconds", fk.units.format_value(step.seconds, "s"))
     reader.sees("mfu", fk.units.format_value(step.mfu, "%"))
-    reader.sees("memory", fk.units.format_value(float(step.memory.total), "B"))
+    reader.sees("memory", fk.units.format_value(float(step.memory.peak), "B"))
     reader.sees("part_bubble", fk.units.format_value(step.parts["bubble"], "s"))
     reader.sees("sent", fk.units.format_value(sum(step.sent.values()), "B"))
     reader.type("Tensor-parallel (TP)", "64")

@@ -444,6 +444,7 @@ def test_states_of_mixed_precision():
         ("mixed", "adam", 16),
         ("mixed-fp32-gradients", "adam", 18),
         ("mixed", "adam-8bit", 10),
+        ("mixed-fp32-gradients", "adam-16bit", 14),
     ):
         assert model.train_memory(seq=SEQ, precision=precision, optimizer=optimizer).states == each * model.params
 

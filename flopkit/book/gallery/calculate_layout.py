@@ -38,7 +38,7 @@ from flopkit.parallel.computing import share
 from flopkit.parallel.holding import ends_of
 from flopkit.parallel.plans import OVERLAPS
 from flopkit.parallel.ranks import Rank
-from flopkit.parallel.shares import Divided, Layer, kept_inside, layer_of, params_divided
+from flopkit.parallel.shares import Divided, Layer, Summed, kept_inside, layer_of, params_divided, summed_of
 
 __all__ = ["AXES", "KEEPS", "NODES", "PARTS", "ZERO", "layout"]
 
@@ -128,7 +128,7 @@ def _kept_of_a_layer(s: Any, numbers: Any, degrees: Degrees, fused: Any) -> None
 
 def _kinds(s: Any, c: Mapping[str, Any], sort: str, layers: Any) -> tuple[Any, Any]:
     """How many of a rank's layers have no experts, and how many have them: the first rank has those without, where there are both."""
-    if sort == "first":
+    if sort in ("first", "opening"):
         without = where(s.sparse_layers > 0, s.without_experts, layers)
     else:
         without = where(s.sparse_layers > 0, 0, layers)
@@ -156,7 +156,7 @@ def _refuse(s: Any, c: Mapping[str, Any], degrees: Degrees, of_stage: Any) -> No
 
 # --- numbers of the model, as `flopkit.parallel.shares` has them ---------------------------------------------------------------------------
 
-_ENDS = ("head_flops", "embedding", "head", "before", "after", "ends", "log_probs", "model_flops")
+_ENDS = ("head_flops", "embedding", "head", "before", "after", "ends", "log_probs", "loss", "model_flops")
 _DIVIDED = ("flops", "params", "kept", "fused")
 
 
@@ -170,6 +170,7 @@ def _numbers(s: Any, n: Mapping[str, Any], run: Run) -> Any:
     _of_mlps(s, n, model, run)
     _of_norms(s, n, model, run)
     _of_ends(s, n, model, run)
+    _of_sums(s, n)
 
     def layer(mlp: str, **more: Any) -> Layer:
         divided: dict[str, Any] = {
@@ -178,11 +179,11 @@ def _numbers(s: Any, n: Mapping[str, Any], run: Run) -> Any:
         mixer: dict[str, Any] = {
             name: getattr(s, f"mixer_{name}", 0) for name in ("again", "core", "kept_core", "keys_values")
         }
-        return Layer(layers=0, **divided, **mixer, sums=2, chosen=n["chosen"], **more)  # of attention and of the MLP
+        summed = Summed(*(getattr(s, f"{mlp}_summed_{part}") for part in Summed._fields))
+        return Layer(layers=0, summed=summed, **divided, **mixer, chosen=n["chosen"], **more)
 
     ends = {name: getattr(s, f"of_{name}") for name in _ENDS}
-    routed = {"dispatched": getattr(s, "sparse_dispatched", 0), "inputs": 1 + where(n["shared_d_ff"] > 0, 1, 0)}
-    found = (layer("dense", dispatched=0, inputs=2), layer("sparse", **routed))
+    found = (layer("dense", dispatched=0), layer("sparse", dispatched=getattr(s, "sparse_dispatched", 0)))
     return SimpleNamespace(kinds=found, layers=n["layers"], tied=n["tied"], edge=s.edge, **ends)
 
 
@@ -311,6 +312,19 @@ def _of_norms(s: Any, n: Mapping[str, Any], model: Model, run: Run) -> None:
     _set(s, "around", in_each_style({"norm_kind": n["norm_kind"], "place": n["place"]}, kept))
 
 
+def _of_sums(s: Any, n: Mapping[str, Any]) -> None:
+    """Set what tensor-parallel ranks add up of attention and an MLP, ``dense_summed_outputs`` and so on."""
+    s.shared_here = where(n["shared_d_ff"] > 0, 1, 0)
+    branches = {"dense": ((1, 1), (0, 0)), "sparse": ((1, s.shared_here), (0, 1))}
+    for mlp, flags in branches.items():
+
+        def summed(place: str, mlp: str = mlp, flags: Any = flags) -> dict[str, Any]:
+            return {f"{mlp}_summed_{part}": value for part, value in summed_of(PLACES[place], *flags)._asdict().items()}
+
+        for name, value in in_each_style({"place": n["place"]}, summed).items():
+            setattr(s, name, 1 * value)
+
+
 def _of_ends(s: Any, n: Mapping[str, Any], model: Model, run: Run) -> None:
     """Set what stands before and behind the layers: ``of_head_flops`` and so on."""
     parts = model.parts(run)
@@ -330,4 +344,5 @@ def _of_ends(s: Any, n: Mapping[str, Any], model: Model, run: Run) -> None:
     s.of_head_flops = total(each.cost.flops for each in parts if each.place == "head")
     s.of_ends = where(n["embedded"] > 0, s.behind_normed, s.behind_bare)
     s.of_log_probs = nbytes(run.q * n["vocab"], "fp32")
+    s.of_loss = 1 * activations.of_loss(model, run)
     s.of_model_flops = PASSES * conventions.EXACT.flops(model.forward(seq=run.q).macs_by_kind)

@@ -78,7 +78,7 @@ CALLS: Mapping[str, list[Piece]] = {
         'nodes = fk.parallel.Cluster("nodes", ', _DEVICE, f", per_node={MOST_IN_NODE}, ", _RATES, ")\n",
         "step = fk.parallel.step(\n    model, layout, nodes, seq=", value("length"), ", batch=", value("step_batch"), ", dtype=", _DTYPE, *_STATES,
         unless("keeps", [next(iter(KEEPS))], ", fused=True"), ",\n)\n",
-        "print(step.seconds, step.mfu, step.parts, step.sent, step.memory.total, step.fits)\n",
+        "print(step.seconds, step.mfu, step.parts, step.sent, step.memory.peak, step.fits)\n",
     ],
     "serve": [
         *_BEGIN, *_SERVING,

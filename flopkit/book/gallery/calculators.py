@@ -208,7 +208,7 @@ def calculator() -> Tasks:
             table=[column("part", "Part"), column("taken", "Seconds", "s"), column("share", "Of the step", "%"), column("bytes", "Sent", "B"), column("wire", "On the way", "s")],
             caption="A bound, as fk.parallel.step has it: products at the peak, links and network cards at their full rate, no latency, nobody late. Of the exchanges those of data and pipeline run beside products; "
             "what is left of them, and all others, are exposed. The parts are those of the rank that finishes last, and so are its FLOPs and bytes. The links are those of the nodes that you choose, whatever the device. "
-            "Layers without experts are taken as the first ones. Memory is without the gradients of the loss, 8 bytes per logit on the last rank, which “Does it fit?” has. "
+            "Layers without experts are taken as the first ones. Activations are those of all micro-batches in flight, with the gradients of the loss: two fp32 numbers per logit, of one micro-batch, on the last rank. "
             + peaks_note(DEVICES),
         ),
         "serve": figure(

@@ -66,7 +66,7 @@ def tried() -> tuple[Tried, ...]:
     by_overlap = [ask(fused=True, overlap=hidden) for hidden in OVERLAP.values()]
     by_kept = [by_overlap[0] if fused else ask(fused=False) for fused in KEPT.values()]
     return tuple(
-        Tried(layout, tuple(float(found[layout].memory.total) for found in by_kept), tuple(found[layout].seconds for found in by_overlap))
+        Tried(layout, tuple(float(found[layout].memory.peak) for found in by_kept), tuple(found[layout].seconds for found in by_overlap))
         for layout in by_overlap[0]
     )  # fmt: skip
 
@@ -264,6 +264,6 @@ def layouts() -> Figure:
         caption=f"The answers of fk.parallel.search: a batch of {BATCH:,} sequences of {SEQ:,} tokens, tensor-parallel ranks in a node of 8, any pipeline, V virtual stages and micro-batches of 1, 2 or 4 by which "
         f"layers and batch can be divided, three kinds of recompute, ZeRO-1: {counts[0]} layouts, with two context-parallel ranks {counts[1]}. Those above {MOST_SECONDS:g} s or {MOST_GB:g} GB are counted, not drawn; those that do not fit are pale. Seconds are a "
         f"bound: matmuls at the peak in bf16, links and network cards at their full rate, no latency, nobody late. A bound cannot order layouts that differ by a few percent. The star is the bound of the published layout, whose step took {took:.2f} s "
-        "(Llama 3, arXiv:2407.21783, table 4, model FLOPs at the printed TFLOP/s); the paper does not print V; 8 is read out of its two rates. Memory: bf16 weights, fp32 gradients and Adam, activations, no work space.",
+        "(Llama 3, arXiv:2407.21783, table 4, model FLOPs at the printed TFLOP/s); the paper does not print V; 8 is read out of its two rates. Memory: bf16 weights, fp32 gradients and Adam, activations with the gradients of the loss, no work space.",
         height=320,
     )  # fmt: skip

@@ -105,7 +105,7 @@ def _code() -> Code:
         ", seq=", value("model", lengths), ", batch=", value("batch"),
         unless("fused", [list(KEPT)[1]], ", fused=True"),
         unless("overlap", [next(iter(OVERLAP))], [", overlap=", value("overlap", hidden)]), ",\n)\n",
-        "print(step.seconds, step.mfu, step.parts, step.memory.total, step.fits)\n",
+        "print(step.seconds, step.mfu, step.parts, step.memory.peak, step.fits)\n",
     ))  # fmt: skip
 
 
@@ -176,7 +176,7 @@ def parallel_step() -> Figure:
         caption="A bound, as fk.parallel.step has it: products at the peak in bf16, links and network cards at their full rate, no latency, nobody late. "
         "Sequences have 8,192 tokens, those of GPT-3 2,048. The parts are those of the rank that finishes last; what runs beside products is none. "
         f"Published: Llama 3 (arXiv:2407.21783, table 4), model FLOPs, half of the scores counted, at the printed TFLOP/s: {runs}. The paper does not print V; 8 is read out of "
-        "its two rates. Memory: bf16 weights, fp32 gradients and Adam, activations, no work space. Outputs of norms and activations can be computed "
+        "its two rates. Memory: bf16 weights, fp32 gradients and Adam, activations with the gradients of the loss, no work space. Outputs of norms and activations can be computed "
         f"again from what is kept, here in no time. Usable are {limits}.",
         height=300,
     )  # fmt: skip

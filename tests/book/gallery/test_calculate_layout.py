@@ -14,6 +14,7 @@ from flopkit.book.gallery.calculator_charts import PARTS_OF_STEP
 from flopkit.book.gallery.calculators import PRESETS
 from flopkit.book.gallery.step_bars import HELD
 from flopkit.charts.hardware import DEVICES
+from flopkit.parallel.plans import Plan, Setting
 
 TASKS = calculator()
 FIGURE = TASKS["layout"]
@@ -90,19 +91,57 @@ def test_the_page_is_step_or_says_why_not():
             pytest.approx(truth.seconds, **close),
             pytest.approx(truth.mfu, **close),
         ), here
-        assert found["memory"] == pytest.approx(float(truth.memory.total), **close), here
+        assert found["memory"] == pytest.approx(float(truth.memory.peak), **close), here
         assert found["fits"] == ("yes" if truth.fits else "no") and found["devices"] == truth.layout.ranks
         for name in PARTS:
             assert found[f"part_{name}"] == pytest.approx(truth.parts[name], **close), (name, here)
         for name in AXES:
             assert found[f"bytes_{name}"] == pytest.approx(float(truth.sent.get(name, 0)), **close), (name, here)
+        held = {name: getattr(truth.memory, name) for name in HELD}
+        held["activations"] += truth.memory.peak - truth.memory.total  # the gradients of the loss
         for name in HELD:
-            assert found[f"held_{name}"] == pytest.approx(float(getattr(truth.memory, name)), **close), (name, here)
+            assert found[f"held_{name}"] == pytest.approx(float(held[name]), **close), (name, here)
         peak = fk.device(CARDS[settings["device"]][0]).peak(CARDS[settings["device"]][1])
         work = peak * (truth.parts["arithmetic"] + truth.parts["recompute"])
         assert found["gpu_flops"] == pytest.approx(work, **close)
         assert found["exposed"] == pytest.approx(sum(truth.parts[name] for name in AXES), **close)
     assert made > 50 and refused > 50 and len(kinds) > 10
+
+
+@pytest.mark.parametrize("title, degrees", [
+    ("Llama-3.1-405B", {"pipeline": 16, "virtual": 8, "tensor": 8}), ("Llama-3.1-405B", {"pipeline": 4, "virtual": 2}), ("Qwen3-30B-A3B", {"pipeline": 5, "virtual": 5}),
+    ("DeepSeek-V3", {"pipeline": 3, "virtual": 3}), ("DeepSeek-V3", {"pipeline": 9}), ("Llama-3-8B", {"pipeline": 17, "virtual": 2}), ("Llama-3-8B", {"pipeline": 17}),
+])  # fmt: skip
+@pytest.mark.parametrize("rounds", [1, 2, 5])
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_each_rank_of_unequal_virtual_stages_is_that_of_python(title, degrees, rounds, recompute):
+    """The first stage of all has a layer less and may have layers without experts, the last one has a layer less; of each sort of rank the activations."""
+    state = {
+        **FIGURE.settings(),
+        **FIGURE.presets[title],
+        "data_ranks": 2,
+        "recompute": recompute,
+        "length": 1024,
+        **degrees,
+    }
+    state |= {"step_batch": 2 * rounds * degrees["pipeline"], "micro_batch": 1}
+    found, truth = FIGURE.at(**state), answered(PRESETS[title], state)
+    assert found["refused"] == "" and found["seconds"] == pytest.approx(truth.seconds, rel=1e-11)
+    precision, optimizer = KEPT[state["states"]]
+    setting = Setting(
+        fk.load(PRESETS[title]),
+        truth.cluster,
+        1024,
+        truth.batch,
+        precision,
+        optimizer,
+        fused=bool(KEEPS[state["keeps"]]["fused"]),
+    )
+    plan = Plan(setting, truth.layout)
+    for sort, place in (("first", 0), ("more", 1), ("last", -1)):
+        held = plan.memory_of(place % degrees["pipeline"])
+        here = max(held.ends + held.loss, held.again)
+        assert found[f"activations_{sort}"] == pytest.approx(float(held.layers + here), rel=1e-11), sort
 
 
 def test_a_layout_of_one_is_a_step_on_one_device():
@@ -114,7 +153,7 @@ def test_a_layout_of_one_is_a_step_on_one_device():
             model = fk.load(PRESETS[title])
             step = model.train_step(seq=2048, recompute=recompute)
             assert found["gpu_flops"] == pytest.approx(step.hardware_flops, rel=1e-12)
-            assert found["memory"] == model.train_memory(seq=2048, recompute=recompute).total
+            assert found["memory"] == model.train_memory(seq=2048, recompute=recompute).peak
             assert found["sent"] == 0 and found["exposed"] == 0 and found["part_bubble"] == 0
 
 

@@ -356,7 +356,7 @@ def agrees(word, settings):
         ), settings
     elif word == "layout":
         step, parts = names["step"], [found[f"part_{name}"] for name in names["step"].parts]
-        told = [step.seconds, step.mfu, step.memory.total, sum(step.sent.values()), *step.parts.values()]
+        told = [step.seconds, step.mfu, step.memory.peak, sum(step.sent.values()), *step.parts.values()]
         wanted = [found[each] for each in ("seconds", "mfu", "memory", "sent")] + parts
         assert [float(each) for each in told] == pytest.approx(wanted, rel=1e-11, abs=1e-12), settings
         assert found["fits"] == ("yes" if step.fits else "no")

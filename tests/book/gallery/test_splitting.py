@@ -106,14 +106,14 @@ def test_the_answers_are_those_of_a_search(state):
     found, search = LAYOUTS.at(**state), asked(state)
     assert found["fit"] == len(search) and found["tried"] == search.tried
     assert found["best"] == told(search[0].layout)
-    assert (found["least"], found["held"]) == (search[0].seconds, float(search[0].memory.total))
+    assert (found["least"], found["held"]) == (search[0].seconds, float(search[0].memory.peak))
     try:
         place = f"place {search.place(PUBLISHED)}"
     except ValueError:
         place = "does not fit"
     assert found["place"] == place
     for row, step in zip(LAYOUTS.rows(**state), search.steps, strict=False):
-        assert (row["seconds"], row["memory"]) == (step.seconds, float(step.memory.total))
+        assert (row["seconds"], row["memory"]) == (step.seconds, float(step.memory.peak))
         assert row["layout"] == told(step.layout)
 
 
@@ -130,7 +130,7 @@ def test_where_the_published_layout_stands():
     }
     step = fk.parallel.step("llama-3.1-405b", PUBLISHED, "llama-3", seq=8192, batch=2048, fused=True)
     found = LAYOUTS.at()
-    assert (found["own"], found["own_held"]) == (step.seconds, float(step.memory.total))
+    assert (found["own"], found["own_held"]) == (step.seconds, float(step.memory.peak))
     assert "276 layouts" in LAYOUTS.caption and "ranks 741" in LAYOUTS.caption
 
 
@@ -146,11 +146,9 @@ def test_the_dots_are_layouts_of_the_search():
         assert dot["look"] == f"TP {step.layout.tensor}" and dot["look"] in DEGREES
         assert dot["c"] == step.layout.context and dot["s"][0] == pytest.approx(step.seconds, abs=1e-4)
         assert dot["b"] == pytest.approx(
-            [float(each[dot["layout"]].memory.total) / 1e9 for each in (found, every)], abs=1e-3
+            [float(each[dot["layout"]].memory.peak) / 1e9 for each in (found, every)], abs=1e-3
         )
-    shown = {
-        name for name, step in found.items() if step.seconds <= MOST_SECONDS and step.memory.total <= 1e9 * MOST_GB
-    }
+    shown = {name for name, step in found.items() if step.seconds <= MOST_SECONDS and step.memory.peak <= 1e9 * MOST_GB}
     assert shown <= {dot["layout"] for dot in dots}
     assert {dot["look"] for dot in dots} == set(DEGREES), "the key names what is drawn"
 
