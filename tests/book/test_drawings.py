@@ -670,6 +670,8 @@ def test_tower_has_a_floor_for_each_tool():
     [frame] = drawing.marks("operators")
     inside = [frame.box[1] < box.box[1] and box.box[3] < frame.box[3] for box in boxes]
     assert [floor for floor, is_in in zip(floors, inside, strict=True) if is_in] == ["trace", "dispatcher"]
+    [label] = drawing.marks("frame")
+    assert label.text.startswith("operators") and boxes[2].box[3] < label.y < boxes[3].box[1]
     stands = {floor: " ".join(mark.text for mark in drawing.marks(f"tools on {floor}")) for floor in floors}
     spelled = {"torch": "FlopCounterMode", "ptflops-aten": "ptflops"}
     for tool in TOOLS:

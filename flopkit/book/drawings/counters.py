@@ -42,6 +42,7 @@ def tower() -> Drawing:
         y, seen = top + step * i, level in BACKWARD
         if level == OPERATORS[0]:
             canvas.box(2, y - 4, 272, step + 78, name="operators", colour=MUTED, fill=0, dash=True)
+            canvas.text(138, y + 77, "operators, watched in two ways", colour=MUTED, size=11.6, name="frame")
         if i and level != OPERATORS[1]:  # into the frame, or out of it
             above, below = (
                 4 if at == edge else 0 for at, edge in ((LEVELS[i - 1][0], OPERATORS[1]), (level, OPERATORS[0]))
