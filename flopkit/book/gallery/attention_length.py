@@ -129,10 +129,10 @@ def attention_crossing() -> Figure:
     gpt_2 = {"length": 1024, "d_model": 768, "heads": 12, "d_ff": 3072}
     return Figure(
         name="attention-crossing",
-        title="At which length does the core cost as much as the rest of its layer?",
+        title="At which length does the core cost as much as the rest of its transformer layer?",
         alt="A log-log plot of FLOPs per token over the length of the sequence. The projections and the MLP are a flat line at {rest}, because "
         "they cost the same per token at any length. The attention core rises in proportion to the length; under a window it levels off. With mask {mask} and "
-        "{length} it takes {core}, {share} of the layer. It equals the flat line at {crossing_torch} if all pairs count, and if only the "
+        "{length} it takes {core}, {share} of the transformer layer. It equals the flat line at {crossing_torch} if all pairs count, and if only the "
         "visible pairs do, at: {crossing}.",
         model=core_and_rest,
         controls=[
