@@ -417,6 +417,11 @@ def test_dot_product_is_a_chain(k, drawn):
         (lambda: drawings.seen_calls(hidden=0), r"seen_calls\(hidden=0\)"),
         (lambda: drawings.kept_over_time(5), "two to four layers"),
         (lambda: drawings.kept_over_time(2, "some"), "'none' or 'full'"),
+        (lambda: drawings.growing_core("mistral-7b"), "causal attention and no window"),
+        (lambda: drawings.growing_core(tokens=()), "one to five lengths"),
+        (lambda: drawings.growing_core(tokens=(0,)), r"growing_core\(tokens=0\)"),
+        (lambda: drawings.layer_timeline(tokens=0), r"layer_timeline\(tokens=0\)"),
+        (lambda: drawings.layer_timeline(device="t4"), "no peak for bf16"),
         (lambda: drawings.attention_layer("mistral-7b"), "no causal attention without a window"),
         (lambda: drawings.attention_layer("deepseek-v3"), "no causal attention without a window"),
         (lambda: drawings.attention_layer("bert-base"), "no causal attention without a window"),
@@ -1148,6 +1153,51 @@ def test_the_two_errors_are_the_scores_and_the_table():
         drawings.two_errors("gpt2")
     with pytest.raises(ValueError, match="one to five lengths"):
         drawings.two_errors("llama-3-8b", ())
+
+
+# -- what a layer costs -------------------------------------------------------------------------------------------
+
+
+def test_growing_core_by_hand():
+    """Llama-3-8B: 13·4096² weights in projections and MLP; a token sees (T + 1)/2 keys on average, 4·128 FLOPs each in 32 heads."""
+    lengths = (4096, 131072)
+    drawing = drawings.growing_core("llama-3-8b", lengths)
+    longest = 2 * 13 * 4096**2 + 4 * 4096 * 131072
+    for i, length in enumerate(lengths):
+        rest, visible, hidden = (drawing.marks(name)[i] for name in ("rest", "visible", "hidden"))
+        flops = 2 * 13 * 4096**2, 4 * 4096 * (length + 1) / 2, 4 * 4096 * (length - 1) / 2
+        for mark, each in zip((rest, visible, hidden), flops, strict=True):
+            assert mark.w == pytest.approx(346 * each / longest)
+        assert rest.box[2] == pytest.approx(visible.box[0]) and visible.box[2] == pytest.approx(hidden.box[0])
+        assert f"{sum(flops) / sum(flops[:2]):.2f}×" in drawing.marks("gain")[i].text
+
+
+def test_a_timeline_has_the_small_operators_bytes_in_the_open():
+    """Llama-3-8B at 8,192 tokens on an H100: 989.4 TFLOP/s and 3.35 TB/s. One kernel after the other, none overlapping the next."""
+    drawing = drawings.layer_timeline()
+    stream, mlp = 8192 * 4096, 8192 * 14336  # elements
+    pair = 8192 * 8193 // 2
+    computing = {"q_proj": 2 * stream * 4096, "gate_proj": 2 * stream * 14336, "attention": 4 * 4096 * pair}
+    moving = {"attention_norm": 2 * (2 * stream + 4096), "swiglu": 2 * 3 * mlp, "attention_sum": 2 * 3 * stream}
+    moving["gate_proj"] = 2 * (stream + mlp + 4096 * 14336)
+    [one] = drawing.marks("gate_proj")
+    second = one.w / (computing["gate_proj"] / 989.4e12)
+    for name, flops in computing.items():
+        assert drawing.marks(name)[0].w == pytest.approx(second * flops / 989.4e12, rel=1e-3), name
+    for name, each in moving.items():
+        assert drawing.marks(f"bytes of {name}")[0].w == pytest.approx(second * each / 3.35e12, rel=1e-3), name
+    bars = [mark for mark in drawing.canvases[0].marks if mark.kind == "box" and mark.name]
+    below = [mark for mark in bars if mark.name.startswith("bytes of")]
+    above = {mark.name: mark for mark in bars if mark not in below}
+    assert len(below) == 14 and len(above) == 8 and not above.keys() & {"swiglu", "rotary", "mlp_sum"}
+    for mark, after in itertools.pairwise(below):
+        name = mark.name.removeprefix("bytes of ")
+        least = max(mark.w, above[name].w) if name in above else mark.w
+        assert mark.x + least == pytest.approx(after.x)
+        assert name not in above or above[name].w > mark.w  # each matmul is compute-bound
+    small = [mark.w for mark in below if mark.name.removeprefix("bytes of ") not in above]
+    assert f"{100 * sum(small) / 346:.2g} % of the time" in drawing.title
+    assert f"{100 * sum(small) / sum(mark.w for mark in below):.2g} % of the bytes" in drawing.title
 
 
 # -- splitting a model --------------------------------------------------------------------------------------------

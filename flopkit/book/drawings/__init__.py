@@ -17,6 +17,7 @@ from flopkit.book.drawings.hardware import peak
 from flopkit.book.drawings.intensities import batch_intensity
 from flopkit.book.drawings.latent import mla
 from flopkit.book.drawings.layer import attention_layer
+from flopkit.book.drawings.layer_costs import growing_core, layer_timeline
 from flopkit.book.drawings.many_gpus import node_cards, ring_all_reduce
 from flopkit.book.drawings.measuring import interval_of_rounds, warm_up
 from flopkit.book.drawings.models import model_tree, six_flops
@@ -46,11 +47,13 @@ __all__ = [
     "fitted_sequences",
     "fused_chain",
     "gradients",
+    "growing_core",
     "inverted_bottleneck",
     "interval_of_rounds",
     "kept_over_time",
     "layer_cut",
     "layer_tensors",
+    "layer_timeline",
     "many_roofs",
     "matrix_product",
     "mla",
