@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 from flopkit import units
 from flopkit.arithmetic import ratio
@@ -39,6 +39,22 @@ EXAMPLES = (
 
 
 _CLOSED = "by a closed form"
+
+
+class Quantity(NamedTuple):
+    """What a row says, and its unit: ``"FLOPs"``, ``"B"``, ``"s"``, ``"/s"``, or empty for a number of things and for words."""
+
+    value: Any
+    unit: str = ""
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return "not known here"
+        if isinstance(self.value, str):
+            return self.value
+        if self.unit == "/s":
+            return f"{self.value:,.1f}"
+        return units.si(self.value, self.unit) if self.unit else f"{self.value:,}"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,46 +110,45 @@ def run(asked: argparse.Namespace) -> tuple[Any, Table]:
     sizes = _of_images(asked, model) if isinstance(model, ConvNet) else _of_sequences(asked, model)
     sizes["batch"] = asked.batch
     found: dict[str, Any] = {"model": str(model), "convention": str(convention), "answered by": _CLOSED, **sizes}
-    found |= {"parameters": model.params, "active": model.active_params, "notes": list(model.notes)}
+    found |= {"parameters": Quantity(model.params), "active": Quantity(model.active_params), "notes": list(model.notes)}
     if asked.train:
         how: dict[str, Any] = {"recompute": asked.recompute or "none"}
         how |= {} if asked.lora is None else {"trained": LoRA(rank=asked.lora)}
         step = model.train_step(**how, **sizes).under(convention)
         item, items = step.item
-        found |= {"model FLOPs": step.model_flops, "hardware FLOPs": step.hardware_flops}
-        found[f"FLOPs {item}"] = ratio(step.model_flops, items)
+        found |= _of_step(step)
+        found[f"FLOPs {item}"] = Quantity(ratio(step.model_flops, items), "FLOPs")
         if asked.lora is not None:
-            found["trained"] = model.trained_params(how["trained"])
-        found |= {} if asked.shards is None else {"shards": asked.shards}
-        found["training memory"] = _held(asked, model, **how, **sizes)
+            found["trained"] = Quantity(model.trained_params(how["trained"]))
+        found |= {} if asked.shards is None else {"shards": Quantity(asked.shards)}
+        found["training memory"] = Quantity(_held(asked, model, **how, **sizes), "B")
     else:
         cost = model.forward(**sizes).under(convention)
         if isinstance(model, ConvNet):
             item, items = "an image", asked.batch
         else:
             item, items = "a token", asked.batch * (model.patches.tokens if model.patches else asked.seq)
-        found |= {"FLOPs": cost.flops, f"FLOPs {item}": ratio(cost.flops, items)}
+        found |= {"FLOPs": Quantity(cost.flops, "FLOPs"), f"FLOPs {item}": Quantity(ratio(cost.flops, items), "FLOPs")}
     if isinstance(model, Model) and asked.weights is None and model.formats is not None and model.formats.unread:
-        found["weights"] = None
+        found["weights"] = Quantity(None, "B")
     else:
         stored = _stored(asked, model)
-        found[f"weights in {stored}"] = (
-            weight_bytes(model, stored) if isinstance(model, Model) else nbytes(model.params, "bf16")
-        )
+        held = weight_bytes(model, stored) if isinstance(model, Model) else nbytes(model.params, "bf16")
+        found[f"weights in {stored}"] = Quantity(held, "B")
     if asked.device is not None:
         found |= _decoding(asked, model)
     elif isinstance(model, Model) and model.writes and not asked.train:
         found |= _cache(asked, model)
     what = "training step" if asked.train else "forward"
     size = f"{items // asked.batch:,} tokens" if item == "a token" else f"{sizes['height']} × {sizes['width']} pixels"
-    return _printed(found, f"{model}, {what}: {asked.batch:,} × {size}, convention {convention}", sizes)
+    return _printed(found, f"{model}, {what}: {asked.batch:,} × {size}, convention {convention}")
 
 
-def _printed(found: dict[str, Any], caption: str, sizes: dict[str, Any]) -> tuple[Any, Table]:
+def _printed(found: dict[str, Any], caption: str) -> tuple[Any, Table]:
     caption = "; ".join([caption, found["answered by"], *found["notes"]])
-    about = ("model", "convention", "answered by", "notes", *sizes)
-    rows = [{"quantity": name, "value": _shown(name, value)} for name, value in found.items() if name not in about]
-    return {key.replace(" ", "_"): value for key, value in found.items()}, Table(rows, caption=caption)
+    rows = [{"quantity": name, "value": str(said)} for name, said in found.items() if isinstance(said, Quantity)]
+    plain = {name: said.value if isinstance(said, Quantity) else said for name, said in found.items()}
+    return {name.replace(" ", "_"): value for name, value in plain.items()}, Table(rows, caption=caption)
 
 
 def _stored(asked: argparse.Namespace, model: Model | ConvNet) -> Formats:
@@ -145,17 +160,18 @@ def _stored(asked: argparse.Namespace, model: Model | ConvNet) -> Formats:
     return Formats()
 
 
-def _cache(asked: argparse.Namespace, model: Model) -> dict[str, Any]:
+def _cache(asked: argparse.Namespace, model: Model) -> dict[str, Quantity]:
     """Bytes of the cache where each text has as many tokens as asked. Those a token are keys and values of the text: states of recurrent layers
     and an encoder's output are as large at any length, and have rows of their own."""
     kind, pieces = model.cache_format(None), model.caches(asked.seq, source=asked.source)
     held = {piece: cached_bytes(numbers, kind, asked.batch) for piece, numbers in pieces.items()}
     found = {"KV cache": model.kv_bytes(context=asked.seq, batch=asked.batch, dtype=kind, source=asked.source)}
     found |= {f"KV cache, of it {piece}": held[piece] for piece in ("source", "states") if pieces[piece]}
-    return found | {"KV cache a token": ratio(held["text"], asked.batch * asked.seq)}
+    found |= {"KV cache a token": ratio(held["text"], asked.batch * asked.seq)}
+    return {name: Quantity(bytes, "B") for name, bytes in found.items()}
 
 
-def _decoding(asked: argparse.Namespace, model: Model | ConvNet) -> dict[str, Any]:
+def _decoding(asked: argparse.Namespace, model: Model | ConvNet) -> dict[str, Quantity]:
     """The cache, and the least time of a step of decoding at the end of each text.
 
     Where the card has no peak for the format of the weights, they are only stored in it.
@@ -171,19 +187,20 @@ def _decoding(asked: argparse.Namespace, model: Model | ConvNet) -> dict[str, An
         model, card, context=asked.seq, batch=asked.batch, weights=stored, compute=compute, source=asked.source
     )
     found = _cache(asked, model) | {
-        "decoding step, at least": bound.seconds,
-        "its parts in order, at least": bound.in_order.seconds,
+        "decoding step, at least": Quantity(bound.seconds, "s"),
+        "its parts in order, at least": Quantity(bound.in_order.seconds, "s"),
     }
     if bound.expected is not None and asked.batch > 1:
-        found["its experts by chance, in order, at least"] = bound.expected.in_order.seconds
-    found["tokens a second, at most"] = bound.tokens_per_s
+        found["its experts by chance, in order, at least"] = Quantity(bound.expected.in_order.seconds, "s")
+    found["tokens a second, at most"] = Quantity(bound.tokens_per_s, "/s")
     if bound.available is not None:
-        found["texts that fit at once"] = largest_batch(
-            model, card, context=asked.seq, weights=stored, source=asked.source
-        )
+        most = largest_batch(model, card, context=asked.seq, weights=stored, source=asked.source)
+        found["texts that fit at once"] = Quantity(most)
         if not bound.fits:
             both = units.si(bound.memory, "B"), units.si(bound.available, "B")
-            found["does not fit"] = f"{both[0]} of weights and cache, {both[1]} of {'usable ' * bound.usable}memory"
+            found["does not fit"] = Quantity(
+                f"{both[0]} of weights and cache, {both[1]} of {'usable ' * bound.usable}memory"
+            )
     return found
 
 
@@ -210,17 +227,26 @@ def _by_transformers(asked: argparse.Namespace, convention: Convention, unknown:
     sizes: dict[str, Any] = {"seq": asked.seq, "batch": asked.batch}
     by = f"counted: {made.made_by}, for there is no closed form"
     found: dict[str, Any] = {"model": made.name, "convention": str(convention), "answered by": by, **sizes}
-    found |= {"parameters": made.params, "notes": [note for note in report.notes if not note.startswith(made.made_by)]}
+    found |= {
+        "parameters": Quantity(made.params),
+        "notes": [note for note in report.notes if not note.startswith(made.made_by)],
+    }
     if asked.train:
-        found |= {"model FLOPs": report.model_flops, "hardware FLOPs": report.hardware_flops}
+        found |= _of_step(report)
     else:
-        found["FLOPs"] = report.model_flops
+        found["FLOPs"] = Quantity(report.model_flops, "FLOPs")
     if asked.seq is not None:
-        found["FLOPs a token"] = ratio(report.model_flops, asked.batch * asked.seq)
-    found["weights in bf16"] = nbytes(made.params, "bf16")
+        found["FLOPs a token"] = Quantity(ratio(report.model_flops, asked.batch * asked.seq), "FLOPs")
+    found["weights in bf16"] = Quantity(nbytes(made.params, "bf16"), "B")
     what = "training step" if asked.train else "forward"
     size = f"{asked.batch:,} × {'an input' if asked.seq is None else f'{asked.seq:,} tokens'}"
-    return _printed(found, f"{made.name}, {what}: {size}, convention {convention}", sizes)
+    return _printed(found, f"{made.name}, {what}: {size}, convention {convention}")
+
+
+def _of_step(step: Any) -> dict[str, Quantity]:
+    """FLOPs of a training step."""
+    both = {"model FLOPs": step.model_flops, "hardware FLOPs": step.hardware_flops}
+    return {name: Quantity(flops, "FLOPs") for name, flops in both.items()}
 
 
 def _of_sequences(asked: argparse.Namespace, model: Model) -> dict[str, Any]:
@@ -240,15 +266,3 @@ def _of_images(asked: argparse.Namespace, model: ConvNet) -> dict[str, Any]:
     if asked.seq is not None:
         raise ValueError(f"--seq: {model} reads images and no tokens; --height and --width are their size")
     return {side: 224 if getattr(asked, side) is None else getattr(asked, side) for side in ("height", "width")}
-
-
-def _shown(name: str, value: Any) -> str:
-    if value is None:
-        return "not known here"
-    if "FLOPs" in name:
-        return units.si(value, "FLOPs")
-    if isinstance(value, str):
-        return value
-    if "at least" in name or "at most" in name:
-        return units.si(value, "s") if "at least" in name else f"{value:,.1f}"
-    return units.si(value, "B") if any(word in name for word in ("cache", "memory", "weights")) else f"{value:,}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from flopkit.arithmetic import Number, exact_div
 from flopkit.cost import Cost
@@ -15,6 +15,10 @@ from flopkit.layers.products import dense, matmul
 from flopkit.sizes import Flag, Size, checked, choice, divides, offence
 
 __all__ = ["mla", "multi_head_attention"]
+
+MlaPart: TypeAlias = Literal[
+    "q_proj", "q_down", "q_norm", "q_up", "kv_down", "kv_norm", "rotary", "kv_up", "key_absorb", "attention", "value_up", "o_proj"
+]  # fmt: skip
 
 
 @checked
@@ -197,6 +201,18 @@ def mla(
     >>> mla(**decode, form="expanded").flops // mla(**decode, form="absorbed").flops
     91
     """
+    sizes = {"kv_lora": kv_lora, "qk_nope": qk_nope, "qk_rope": qk_rope, "v_head_dim": v_head_dim}
+    parts = mla_parts(
+        batch=batch, q=q, kv=kv, d_model=d_model, heads=heads, q_lora=q_lora, **sizes, mask=mask, kernel=kernel, form=form, dtype=dtype
+    )  # fmt: skip
+    return Cost.total("mla", parts.values())
+
+
+def mla_parts(
+    *, batch: Number, q: Number, kv: Number, d_model: Number, heads: Number, q_lora: Number | None, kv_lora: Number, qk_nope: Number,
+    qk_rope: Number, v_head_dim: Number, mask: Mask, kernel: str = "flash", form: str, dtype: DType,
+) -> dict[MlaPart, Cost]:  # fmt: skip
+    """The parts of `mla`, in the order in which they run."""
     choice("form", form, ("expanded", "absorbed"))
     _within("q", q, kv)
     if wrong := offence(lambda qk_rope: qk_rope % 2 == 1, qk_rope):
@@ -204,42 +220,43 @@ def mla(
     tokens = batch * q
     common: dict[str, Any] = dict(dtype=dtype)
 
-    def project(name: str, rows: Number, d_in: Number, d_out: Number) -> Cost:
-        return dense(tokens=rows, d_in=d_in, d_out=d_out, **common).named(name)
+    def project(rows: Number, d_in: Number, d_out: Number) -> Cost:
+        return dense(tokens=rows, d_in=d_in, d_out=d_out, **common)
 
-    def per_head(name: str, d_in: Number, d_out: Number) -> Cost:
-        cost = matmul(batch=heads, m=tokens, k=d_in, n=d_out, **common).named(name)
+    def per_head(d_in: Number, d_out: Number) -> Cost:
+        cost = matmul(batch=heads, m=tokens, k=d_in, n=d_out, **common)
         return replace(cost, params_by_role={"weight": heads * d_in * d_out})
 
     queries = heads * (qk_nope + qk_rope)
     if q_lora is None:
-        parts = [project("q_proj", tokens, d_model, queries)]
+        parts: dict[MlaPart, Cost] = {"q_proj": project(tokens, d_model, queries)}
     else:
-        parts = [
-            project("q_down", tokens, d_model, q_lora),
-            rms_norm(tokens=tokens, d=q_lora, **common).named("q_norm"),
-            project("q_up", tokens, q_lora, queries),
-        ]
-    parts += [
-        project("kv_down", tokens, d_model, kv_lora + qk_rope),
-        rms_norm(tokens=tokens, d=kv_lora, **common).named("kv_norm"),
-        rotary(batch=batch, seq=q, heads=heads + 1, head_dim=qk_rope, **common),
-    ]
+        parts = {
+            "q_down": project(tokens, d_model, q_lora),
+            "q_norm": rms_norm(tokens=tokens, d=q_lora, **common),
+            "q_up": project(tokens, q_lora, queries),
+        }
+    parts |= {
+        "kv_down": project(tokens, d_model, kv_lora + qk_rope),
+        "kv_norm": rms_norm(tokens=tokens, d=kv_lora, **common),
+        "rotary": rotary(batch=batch, seq=q, heads=heads + 1, head_dim=qk_rope, **common),
+    }
     where: dict[str, Any] = dict(batch=batch, q=q, kv=kv, heads=heads, mask=mask, kernel=kernel, **common)
     if form == "expanded":
-        parts += [
-            project("kv_up", batch * kv, kv_lora, heads * (qk_nope + v_head_dim)),
-            attention(head_dim=qk_nope + qk_rope, v_head_dim=v_head_dim, **where),
-        ]
+        parts |= {
+            "kv_up": project(batch * kv, kv_lora, heads * (qk_nope + v_head_dim)),
+            "attention": attention(head_dim=qk_nope + qk_rope, v_head_dim=v_head_dim, **where),
+        }
     else:
         core = attention(head_dim=kv_lora + qk_rope, v_head_dim=kv_lora, kv_heads=1, **where)
         values = nbytes(batch * visible_rows(q, kv, mask) * kv_lora, dtype)  # the values lie inside the keys
-        parts += [
-            per_head("key_absorb", qk_nope, kv_lora),
-            replace(core, bytes=core.bytes - values),
-            per_head("value_up", kv_lora, v_head_dim),
-        ]
-    return Cost.total("mla", [*parts, project("o_proj", tokens, heads * v_head_dim, d_model)])
+        parts |= {
+            "key_absorb": per_head(qk_nope, kv_lora),
+            "attention": replace(core, bytes=core.bytes - values),
+            "value_up": per_head(kv_lora, v_head_dim),
+        }
+    parts["o_proj"] = project(tokens, heads * v_head_dim, d_model)
+    return {key: cost.named(key) for key, cost in parts.items()}
 
 
 def _within(name: str, value: Number, kv: Number) -> None:

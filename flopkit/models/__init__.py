@@ -16,6 +16,7 @@ from flopkit.models.heads import Head
 from flopkit.models.hugging_face import families, from_hf
 from flopkit.models.latent_attention import LatentAttention
 from flopkit.models.lora import LoRA
+from flopkit.models.matrices import MATRICES
 from flopkit.models.mixers import Attention
 from flopkit.models.model import Model
 from flopkit.models.per_layer import DenseAndExperts, LayerGate, LayerInputs
@@ -70,6 +71,7 @@ __all__ = [
     "LightningAttention",
     "LoRA",
     "LowRank",
+    "MATRICES",
     "MLP",
     "Mean",
     "Model",

@@ -37,7 +37,7 @@ def of_layer(model: Stack, block: Block, run: Run, kernel: str, dropout: bool) -
     wide = nbytes(run.tokens * model.d_model, run.dtype)
     readers = [_readers(branch.parts(run, model.d_model)) for _, branch in block.branches]
     if block.norms == "parallel":
-        readers = [tuple(name for names in readers for name in names)]
+        readers = [tuple(each for found in readers for each in found)] if all(readers) else [()]
     found: list[Kept] = []
     for place, (name, branch) in enumerate(block.branches):
         if block.norms != "parallel" or place == 0:
@@ -47,18 +47,19 @@ def of_layer(model: Stack, block: Block, run: Run, kernel: str, dropout: bool) -
             if run.autocast:
                 found += autocast.kept(name, branch, run, model.d_model)
             else:
-                found.append(Kept(f"{name}, input", wide, weights_of=readers[place]))
+                found.append(Kept(f"{name}, input", wide, weights_of=readers[place], split="tokens", remade=True))
         found += branch.kept(run, model.d_model, kernel, dropout)
         if dropout:
-            found.append(Kept(f"{name}, dropout mask", MASK * run.tokens * model.d_model))
+            found.append(Kept(f"{name}, dropout mask", MASK * run.tokens * model.d_model, split="tokens"))
         if block.norms == "both":
             found += _normed(model, f"{name}_post_norm", run, dtype=run.dtype)
     return found
 
 
 def _readers(parts: list[Part]) -> tuple[str, ...]:
-    """The parts that read what their branch begins with."""
-    return tuple(each.cost.name for each in parts if "input" in each.reads)
+    """The matrices that alone read what their branch begins with; none where a norm reads it, too."""
+    readers = [each.matrix for each in parts if "input" in each.reads]
+    return tuple(readers) if all(readers) else ()
 
 
 class Layers(NamedTuple):
@@ -222,5 +223,5 @@ def _normed(model: Stack, name: str, run: Run, width: Any = None, dtype: Any = N
     """The input of a norm, and mean and deviation of each row."""
     rows = 1 if model.norm == "rms" else 2
     numbers = run.tokens * (model.d_model if width is None else width)
-    wide = Kept(f"{name}, input", nbytes(numbers, run.stream if dtype is None else dtype))
-    return [wide, Kept(f"{name}, statistics", nbytes(rows * run.tokens, "fp32"))]
+    wide = Kept(f"{name}, input", nbytes(numbers, run.stream if dtype is None else dtype), split="tokens")
+    return [wide, Kept(f"{name}, statistics", nbytes(rows * run.tokens, "fp32"), split="tokens")]

@@ -12,7 +12,7 @@ from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.pointwise import residual, vector_work
 from flopkit.layers.products import dense
 from flopkit.models.blocks import Block, Branch
-from flopkit.models.parts import Part, Run, added, part, project
+from flopkit.models.parts import BranchName, Part, Run, added, dense_part, part, project
 from flopkit.sizes import Flag, Size, check_fields, number
 from flopkit.training.memory import Kept
 
@@ -58,10 +58,10 @@ class AlternatingUpdates:
 
     def begun(self, run: Run, d_model: Any) -> list[Part]:
         """What makes the other streams of the embedding: a matrix each, and a factor to have the same magnitude."""
-        made = project("streams_proj", run, d_model, (self.count - 1) * d_model, place="before")
+        made = dense_part("streams_proj", run, d_model, (self.count - 1) * d_model, place="before")
         return [made, self._as_large(run, d_model, "before")]
 
-    def before(self, name: str, run: Run, d_model: Any) -> list[Part]:
+    def before(self, name: BranchName, run: Run, d_model: Any) -> list[Part]:
         """What predicts the streams, before a layer's first branch."""
         if name != "attention":
             return []
@@ -75,12 +75,12 @@ class AlternatingUpdates:
         flow: dict[str, Any] = {"makes": ("stream",), "split": "sequence"}
         return [
             *self._routed("predict", run, d_model, own=True),
-            project("predict_coefs", run, n, n * n, reads=("modalities",), **made)._replace(shape=()),
+            dense_part("predict_coefs", run, n, n * n, reads=("modalities",), **made)._replace(shape=()),
             part("streams_predict", mixed, run.tokens, role="core", reads=("stream", "coefficients"), formula=f"2·tokens·{n * n}·{d_model}", **flow),
             part("streams_predict_sum", residual(elements=run.tokens * wide, dtype=run.dtype), run.tokens, reads=("stream",), **flow),
         ]  # fmt: skip
 
-    def after(self, name: str, run: Run, d_model: Any) -> list[Part]:
+    def after(self, name: BranchName, run: Run, d_model: Any) -> list[Part]:
         """The sum that closes a branch; behind the MLP the correction of all streams, too."""
         n, wide = self.count, run.tokens * self.count * d_model
         if name == "last":  # it adds to all streams but the first
@@ -111,7 +111,7 @@ class AlternatingUpdates:
         return [
             *found,
             *self._routed("correct", run, d_model, own=False),
-            project("correct_coefs", run, n, n, reads=("modalities",), **made)._replace(shape=()),
+            dense_part("correct_coefs", run, n, n, reads=("modalities",), **made)._replace(shape=()),
             part("streams_correct", cost, run.tokens, reads=("stream", "coefficients"), makes=("stream",), split="sequence"),
         ]  # fmt: skip
 
@@ -153,7 +153,9 @@ class AlternatingUpdates:
             f"{name}_norm", rms_norm(tokens=run.tokens, d=d_model, dtype=run.dtype), run.tokens, role="norm",
             reads=("stream",), makes=("router input",), split="sequence",
         )  # fmt: skip
-        routed = project(f"{name}_router", run, d_model, self.count, reads=("router input",), **flow)._replace(shape=())
+        routed = dense_part(f"{name}_router", run, d_model, self.count, reads=("router input",), **flow)._replace(
+            shape=()
+        )
         elements = run.tokens * self.count
         act = part(f"{name}_tanh", vector_work("tanh", elements, 2 * nbytes(elements, run.dtype)), run.tokens, reads=("modalities",), **flow)  # fmt: skip
         found = [norm, routed, act]

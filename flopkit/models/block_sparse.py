@@ -124,7 +124,7 @@ class BlockSparseAttention(Attention):
             project("index_k", run, d_model, dim, reads=("input",), **alone),
             part("index_q_norm", rms_norm(tokens=tokens * heads, d=dim, dtype=run.dtype), tokens, role="norm", **alone),
             part("index_k_norm", rms_norm(tokens=tokens, d=dim, dtype=run.dtype), tokens, role="norm", **alone),
-            part("index_rotary", turned, tokens, **alone),
+            part("index_rotary", turned, tokens, role="rotary", **alone),
             Part(scores, cache=keys, cached=(("index", keys),), formula=f"2·pairs·{heads}·{dim}", **alone),
         ]
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from flopkit.arithmetic import total
 from flopkit.layers.pointwise import residual
 from flopkit.models.caches import Rows, merged, seen_rows
-from flopkit.models.parts import Part, Run, part
+from flopkit.models.parts import BranchName, Part, Run, part
 from flopkit.sizes import Count, Flag, Size, check_fields, choice, number
 from flopkit.training.memory import Kept
 
@@ -95,10 +95,10 @@ class Block:
         return self.norms in ("pre", "both", "parallel-two") or (self.norms == "parallel" and place == 0)
 
     @property
-    def branches(self) -> list[tuple[str, Branch]]:
+    def branches(self) -> list[tuple[BranchName, Branch]]:
         """The mixer and what stands beside it, the cross-attention, the MLP and the last
         one, whichever are present, each with its name."""
-        named = (
+        named: tuple[tuple[BranchName, Branch | None], ...] = (
             ("attention", self.mixer),
             ("beside", self.beside),
             ("cross", self.cross),

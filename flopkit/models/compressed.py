@@ -14,12 +14,15 @@ from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.pointwise import SOFTMAX_FLOPS
 from flopkit.models.blocks import Branch
 from flopkit.models.caches import Rows, seen_rows
+from flopkit.models.matrices import Matrix
 from flopkit.models.parts import Part, Run, pairs_of, part, placed, project
 from flopkit.sizes import Count, Size, check_fields, divides
 from flopkit.training.memory import Kept
 
 __all__ = ["CompressedAttention", "CompressedIndexer", "Compressor"]
 
+_OWN: tuple[Matrix, Matrix] = ("compress_kv", "compress_gate")
+_INDEX: tuple[Matrix, Matrix] = ("index_compress_kv", "index_compress_gate")
 ROTARY_FLOPS = 3  # a feature that is turned: two multiplications and an addition
 
 
@@ -86,14 +89,17 @@ class Compressor:
         last = where(rows > 0, (self.series - 1) * self.rate * 2 * head_dim, 0)
         return (context - self.rate * rows) * 2 * self.series * head_dim + last
 
-    def parts(self, run: Run, d_model: Any, head_dim: Any, turned: Any, prefix: str = "", **fields: Any) -> list[Part]:
-        """Its parts. *turned*: features of a row that are turned by its position."""
+    def parts(
+        self, run: Run, d_model: Any, head_dim: Any, turned: Any, index: bool = False, **fields: Any
+    ) -> list[Part]:
+        """Its parts. *turned*: features of a row that are turned by its position; *index*: whether an indexer reads the rows."""
         wide = self.series * head_dim
+        kv, gate = _INDEX if index else _OWN
         read: dict[str, Any] = {"reads": ("input",), "makes": ("uncompressed",)} | fields
         return [
-            project(f"{prefix}compress_kv", run, d_model, wide, **read),
-            project(f"{prefix}compress_gate", run, d_model, wide, **read),
-            self._pooled(f"{prefix}compress", run, head_dim, turned, **fields),
+            project(kv, run, d_model, wide, **read),
+            project(gate, run, d_model, wide, **read),
+            self._pooled("index_compress" if index else "compress", run, head_dim, turned, **fields),
         ]
 
     def _pooled(self, name: str, run: Run, head_dim: Any, turned: Any, **fields: Any) -> Part:
@@ -164,12 +170,12 @@ class CompressedIndexer:
         that of the layer, whose windows it shares."""
         heads, head_dim = self.heads, self.head_dim
         alone: dict[str, Any] = {"detached": True}
-        found = compressor.parts(run, d_model, head_dim, turned, "index_", **alone)
+        found = compressor.parts(run, d_model, head_dim, turned, index=True, **alone)
         found.append(project("index_q", run, q_lora, heads * head_dim, reads=("latent of queries",), **alone))
         if not is_zero(turned):
             cost = placed(rotary, run, turned, heads=heads, head_dim=turned, dtype=run.dtype)
-            found.append(part("index_rotary", cost, run.tokens, **alone))
-        found.append(project("index_weights", run, d_model, heads, reads=("input",), **alone))
+            found.append(part("index_rotary", cost, run.tokens, role="rotary", **alone))
+        found.append(project("index_weights", run, d_model, heads, role="router", reads=("input",), **alone))
         rows = compressor.rows(run.kv)
         visible = run.batch * compressor.pairs(run.q, run.kv)
         hidden = run.batch * run.q * rows - visible
@@ -288,7 +294,7 @@ class CompressedAttention(Branch):
         if is_zero(self.rotary):
             return []
         cost = placed(rotary, run, self.rotary, heads=heads, head_dim=self.rotary, dtype=run.dtype)
-        return [part(name, cost, run.tokens, split="inner")]
+        return [part(name, cost, run.tokens, role="rotary", split="inner")]
 
     def _core(self, run: Run) -> Part:
         heads, head_dim, near = self.heads, self.head_dim, window(self.window)

@@ -13,12 +13,15 @@ from flopkit.layers.normalisations import layer_norm
 from flopkit.layers.pointwise import activation
 from flopkit.layers.products import matmul
 from flopkit.models.blocks import Branch
+from flopkit.models.matrices import Matrix
 from flopkit.models.mixers import Attention
 from flopkit.models.parts import Part, Run, part, project
 from flopkit.sizes import Flag, Size, check_fields, divides
 from flopkit.training.memory import Kept
 
 __all__ = ["Convolution", "DisentangledAttention"]
+
+_OF_POSITIONS: tuple[Matrix, Matrix] = ("position_keys_proj", "position_queries_proj")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +109,7 @@ class DisentangledAttention(Attention):
             ("keys", self.to_positions, "queries", self.position_key_bias),
             ("queries", self.from_positions, "keys", True),
         )
-        for what, met, _, bias in sides:
+        for matrix, (what, met, _, bias) in zip(_OF_POSITIONS, sides, strict=True):
             if met or self.shared:
                 made: dict[str, Any] = {
                     "tokens": rows,
@@ -115,7 +118,7 @@ class DisentangledAttention(Attention):
                     "split": "column",
                 }
                 made["formula"] = f"2·{rows}·{d_model}·{wide}"
-                found.append(project(f"position_{what}_proj", run, d_model, wide, bias, **made))
+                found.append(project(matrix, run, d_model, wide, bias, **made))
                 if self.shared:
                     found[-1] = found[-1]._replace(cost=replace(found[-1].cost, params_by_role={}), weights=0)
         for what, met, words, _ in sides:

@@ -13,7 +13,7 @@ from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation, residual, vector_work
 from flopkit.models.feed_forward import MLP
 from flopkit.models.mixers import Attention
-from flopkit.models.parts import Part, Run, part, project
+from flopkit.models.parts import Part, Run, dense_part, part
 from flopkit.sizes import Count, Flag, Size, check_fields, choice
 
 __all__ = ["AttentionPool", "Dense", "End", "EndNorm", "Gated", "Learned", "Mean", "Newline"]
@@ -88,7 +88,7 @@ class Dense(End):
         for place, wide in enumerate(self.widths):
             last = place + 1 == len(self.widths)
             name = self.name if len(self.widths) == 1 else f"{self.name}_{place + 1}"
-            found.append(project(name, run, width, wide, self.bias, tokens=rows, place=self.place))
+            found.append(dense_part(name, run, width, wide, self.bias, tokens=rows, place=self.place))
             if act := self.last_act if last else self.act:
                 cost = activation(act, elements=rows * wide, dtype=run.dtype)
                 found.append(part(f"{name}_act", cost, rows, place=self.place))
@@ -202,8 +202,8 @@ class Gated(End):
             rows = exact_div(rows, self.group)
         inner = MLP(d_ff=self.d_ff, act=self.act, bias=self.bias)
         found = inner.parts(Run(rows, 1, 1, causal=False, dtype=run.dtype), self.d_in, f"{self.name}_")[:-1]
-        found.append(project(f"{self.name}_down_proj", run, self.d_ff, self.width, self.bias, tokens=rows))
-        return [each._replace(place="after") for each in found]
+        found.append(dense_part(f"{self.name}_down_proj", run, self.d_ff, self.width, self.bias, tokens=rows))
+        return [each._replace(place="after", matrix="") for each in found]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,7 +282,9 @@ class AttentionPool(End):
         found.append(part("norm", norm, run.batch, role="norm"))
         found += MLP(d_ff=self.d_ff, act=self.act, gated=False, bias=True).parts(one, d_model)
         found.append(part("sum", residual(elements=run.batch * d_model, dtype=run.dtype), run.batch, role="sum"))
-        return [each._replace(cost=each.cost.named(f"pool, {each.cost.name}"), place="after") for each in found]
+        return [
+            each._replace(cost=each.cost.named(f"pool, {each.cost.name}"), place="after", matrix="") for each in found
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)

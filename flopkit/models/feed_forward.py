@@ -12,12 +12,15 @@ from flopkit.dtypes import nbytes
 from flopkit.layers.experts import expected_experts, moe
 from flopkit.layers.pointwise import ACTIVATIONS, activation, vector_work
 from flopkit.models.blocks import Branch
+from flopkit.models.matrices import Matrix
 from flopkit.models.parts import Part, Run, part, project
 from flopkit.sizes import Count, Flag, Size, check_fields, choice, offence
 from flopkit.training.memory import Kept
 
-__all__ = ["MLP", "Experts"]
+__all__ = ["MLP", "SHARED", "Experts"]
 
+_OWN: tuple[Matrix, Matrix, Matrix] = ("gate_proj", "up_proj", "down_proj")
+SHARED: tuple[Matrix, Matrix, Matrix] = ("shared_gate_proj", "shared_up_proj", "shared_down_proj")
 _GATED = {"silu": "swiglu", "gelu": "geglu", "gelu_tanh": "geglu", "relu": "reglu"}
 
 
@@ -56,10 +59,15 @@ class MLP(Branch):
         check_fields(self)
         choice("act", self.act, (*_GATED, "relu2") if self.gated else (*ACTIVATIONS, "xielu"))
 
-    def parts(self, run: Run, d_model: Any, prefix: str = "") -> list[Part]:
+    def parts(self, run: Run, d_model: Any, prefix: str = "", shared: bool = False) -> list[Part]:
+        """Its parts; tables show *prefix* before them. *shared*: beside experts, for all tokens."""
         inward: dict[str, Any] = {"reads": ("input",), "makes": ("hidden",), "split": "column"}
-        names = ("gate_proj", "up_proj") if self.gated else ("up_proj",)
-        found = [project(prefix + name, run, d_model, self.d_ff, self.bias, **inward) for name in names]
+        *into, last = SHARED if shared else _OWN
+        prefix = "shared_" if shared else prefix
+        found = [
+            project(each, run, d_model, self.d_ff, self.bias, label=prefix + shown, **inward)
+            for each, shown in [*zip(into, _OWN[:2], strict=True)][not self.gated :]
+        ]
         kind = _GATED.get(self.act, self.act) if self.gated else self.act
         elements = run.tokens * self.d_ff
         if (
@@ -78,15 +86,14 @@ class MLP(Branch):
             found.append(part(prefix + "gate_product", times, run.tokens, **inside))
         last_bias = self.bias if self.down_bias is None else self.down_bias
         outward: dict[str, Any] = {"reads": ("hidden",), "makes": ("output",), "split": "row", "unread": True}
-        return [*found, project(prefix + "down_proj", run, self.d_ff, d_model, last_bias, **outward)]
+        return [*found, project(last, run, self.d_ff, d_model, last_bias, label=prefix + _OWN[2], **outward)]
 
-    def kept(
-        self, run: Run, d_model: Any, kernel: str, dropout: bool, prefix: str = "", down: str = "down_proj"
-    ) -> list[Kept]:
+    def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool, shared: bool = False) -> list[Kept]:
         if self.cut:
             raise ValueError(
                 "what the backward pass of a cutoff inside an MLP keeps is not known here; train_step counts its FLOPs"
             )
+        prefix, down = ("shared, ", SHARED[2]) if shared else ("", _OWN[2])
         return _hidden(prefix, self.act, self.gated, run.tokens * self.d_ff, run.dtype, down)
 
 
@@ -97,16 +104,17 @@ def _xielu(elements: Any, dtype: Any) -> Cost:
     return replace(work, params_by_role={"bias": 2})
 
 
-def _hidden(prefix: str, act: str, gated: bool, numbers: Any, dtype: Any, down: str) -> list[Kept]:
+def _hidden(prefix: str, act: str, gated: bool, numbers: Any, dtype: Any, down: Matrix) -> list[Kept]:
     """What an MLP keeps of its hidden features: ReLU's backward pass reads its output,
     that of other activations their input."""
     hidden, before = nbytes(numbers, dtype), nbytes(numbers if act != "relu" else 0, dtype)
+    tensor: Any = "experts' hidden" if down in ("experts", SHARED[2]) else ""
     readers = (down,) if gated or act != "relu" else ()
-    last = Kept(f"{prefix}down, input", hidden, weights_of=readers)
+    last = Kept(f"{prefix}down, input", hidden, weights_of=readers, remade=True)
     if not gated:
         return [Kept(f"{prefix}activation, input", before), last]
     return [
-        Kept(f"{prefix}gate", before), Kept(f"{prefix}up", hidden), Kept(f"{prefix}activated gate", hidden), last
+        Kept(f"{prefix}gate", before, tensor=tensor), Kept(f"{prefix}up", hidden, tensor=tensor), Kept(f"{prefix}activated gate", hidden, remade=True), last
     ]  # fmt: skip
 
 
@@ -208,9 +216,9 @@ class Experts(Branch):
         stored = ((width, self.d_ff),) * (matrices - 1) + ((self.d_ff, width),)
         inner = is_zero(self.latent)
         found = [
-            part("router", router, tokens, formula=f"2·tokens·{d_model}·{choices}", role="product", reads=("input",),
+            part("router", router, tokens, formula=f"2·tokens·{d_model}·{choices}", role="router", matrix="router", reads=("input",),
                  makes=("chances",), split="sequence", matrices=((d_model, choices),)),
-            part("experts", chosen, tokens, weights=reached * (expert + biases), role="experts", split="experts", matrices=stored,
+            part("experts", chosen, tokens, weights=reached * (expert + biases), role="experts", matrix="experts", split="experts", matrices=stored,
                  reads=("input" if inner else "latent", "chances"), makes=("output" if inner else "latent output",),
                  formula=f"2·tokens·{top_k}·{matrices}·{width}·{self.d_ff}"),
         ]  # fmt: skip
@@ -229,11 +237,11 @@ class Experts(Branch):
             found.insert(1, project("latent_down", run, d_model, width, **down))
             found.append(project("latent_up", run, width, d_model, **up))
         if not is_zero(self.shared_d_ff):
-            found += self._shared.parts(run, d_model, "shared_")
+            found += self._shared.parts(run, d_model, shared=True)
             if not is_zero(self.shared_gate):  # it multiplies the shared MLP's output
                 found[-1] = found[-1]._replace(unread=False)
                 gate: dict[str, Any] = {"reads": ("input",), "makes": ("output",), "split": "sequence"}
-                found.append(project("shared_gate", run, d_model, self.shared_gate, **gate))
+                found.append(project("shared_gate", run, d_model, self.shared_gate, role="router", **gate))
         return found
 
     @property
@@ -248,18 +256,24 @@ class Experts(Branch):
         """That of grouped products over the tokens in the order of their experts."""
         dtype, chosen, width = run.dtype, run.tokens * self.top_k, self._width(d_model)
         found = [
-            Kept("router, probabilities", nbytes(run.tokens * (self.experts + self.identity), "fp32")),
-            Kept("experts, inputs in their order", nbytes(chosen * width, dtype), weights_of=("experts",)),
+            Kept("router, probabilities", nbytes(run.tokens * (self.experts + self.identity), "fp32"), split="tokens"),
+            Kept(
+                "experts, inputs in their order",
+                nbytes(chosen * width, dtype),
+                weights_of=("experts",),
+                split="experts",
+            ),
             *_hidden("experts, ", self.act, self.gated, chosen * self.d_ff, dtype, "experts"),
-            Kept("experts, outputs", nbytes(chosen * width, dtype)),  # each is multiplied by its probability
-            Kept("experts, probabilities of the chosen", nbytes(chosen, "fp32")),
+            # each is multiplied by its probability
+            Kept("experts, outputs", nbytes(chosen * width, dtype), split="experts", tensor="experts' outputs"),
+            Kept("experts, probabilities of the chosen", nbytes(chosen, "fp32"), split="experts"),
         ]
         if not is_zero(self.latent):
             found.append(
                 Kept("latent, sum of the experts", nbytes(run.tokens * width, dtype), weights_of=("latent_up",))
             )
         if not is_zero(self.shared_d_ff):
-            found += self._shared.kept(run, d_model, kernel, dropout, "shared, ", "shared_down_proj")
+            found += self._shared.kept(run, d_model, kernel, dropout, shared=True)
             if not is_zero(self.shared_gate):
                 gated = self.shared_gate * run.tokens * (1 + d_model)
                 found.append(Kept("shared, gate and output", nbytes(gated, dtype)))

@@ -19,7 +19,7 @@ from flopkit.dtypes import nbytes
 from flopkit.models import passes
 from flopkit.models.blocks import Block
 from flopkit.models.formats import role_of
-from flopkit.models.lora import TARGETS, LoRA
+from flopkit.models.lora import TARGETS, LoRA, targetable
 from flopkit.models.parts import Part, Run
 from flopkit.models.stack import Stack
 from flopkit.models.weights import formats_of, weight_bytes
@@ -244,10 +244,10 @@ def adapted(model: Stack, run: Run, lora: LoRA | None) -> list[Part]:
     """The parts of a pass, with adapters beside their targets, each of which must be
     there."""
     parts = passes.through(model, run, lora=lora)
-    dense = [inner for each in parts for inner in each.inside if inner.shape and inner.role != "adapter"]
-    products = dict.fromkeys(inner.cost.name for inner in dense)
+    dense = targetable(parts)
+    products = dict.fromkeys(inner.matrix for inner in dense)
     if lora is not None and (missing := [name for name in lora.targets if name not in products]):
-        roles = [role for role in TARGETS if any(role_of(inner) == role and inner.role == "product" for inner in dense)]
+        roles = [role for role in TARGETS if any(role_of(inner) == role for inner in dense)]
         there = f"{', '.join(products)}; by role {' and '.join(roles)}"
         raise ValueError(
             f"targets={missing[0]!r}: {model.name} has no dense layer of this name in its layers; it has {there}"

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from flopkit import dtypes
 from flopkit.arithmetic import exact_div, maximum, same, total
+from flopkit.models.matrices import Matrix
 from flopkit.models.parts import Part
 from flopkit.models.storage import DENSE, Storage, stored
 from flopkit.names import hint
@@ -30,11 +31,11 @@ _PLAIN = "bf16"  # of what is not packed, where nothing is said
 
 
 class Otherwise(NamedTuple):
-    """So many layers of a *kind*, a place in ``Model.blocks``, one part of which has
+    """So many layers of a *kind*, a place in ``Model.blocks``, one *matrix* of which has
     another format than its role."""
 
     kind: int
-    part: str
+    matrix: Matrix
     layers: int
     format: Any
 
@@ -90,7 +91,7 @@ class Formats:
         for role in (*ROLES, "kv_cache"):
             if (value := getattr(self, role)) is not None:
                 object.__setattr__(self, role, stored(value, role))
-        others = tuple(each._replace(format=stored(each.format, each.part)) for each in self.others)
+        others = tuple(each._replace(format=stored(each.format, each.matrix)) for each in self.others)
         object.__setattr__(self, "others", others)
         if isinstance(self.norms, Storage):
             raise ValueError(
@@ -162,10 +163,8 @@ def by_role(weights: Mapping[str, Any]) -> Formats:
 
 def role_of(part: Part) -> str:
     """The role of the matrices of a part."""
-    if part.role == "experts":
-        return "experts"
-    if part.cost.name in ("router", "shared_gate", "index_weights"):
-        return "router"
+    if part.role in ("experts", "router"):
+        return part.role
     if part.place in ("before", "head"):
         return {"before": "embedding", "head": "head"}[part.place]
     return {"attention": "attention", "cross": "attention", "mlp": "mlp", "last": "mlp"}.get(part.branch, "rest")
@@ -186,7 +185,7 @@ def part_bytes(part: Part, formats: Formats, *, kind: int = -1, whole: bool = Fa
     for each in part.inside:
         usual = 1 if part.shared and whole else part.times
         for other in formats.others:
-            if (other.kind, other.part) == (kind, each.cost.name):
+            if (other.kind, other.matrix) == (kind, each.matrix):
                 usual = usual - other.layers
                 found = found + other.layers * _bytes(each, formats, other.format, whole)
         found = found + usual * part_bytes(each, formats, whole=whole)
@@ -199,7 +198,7 @@ def piece_bytes(part: Part, formats: Formats, kind: int = -1) -> Iterator[tuple[
     for each in part.inside:
         usual = part.times
         for other in formats.others:
-            if (other.kind, other.part) == (kind, each.cost.name):
+            if (other.kind, other.matrix) == (kind, each.matrix):
                 usual = usual - other.layers
                 yield each, other.layers, _bytes(each, formats, other.format, False)
         yield each, usual, part_bytes(each, formats)

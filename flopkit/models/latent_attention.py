@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 
 from flopkit.arithmetic import minimum
 from flopkit.dtypes import nbytes
-from flopkit.layers.attention_layers import mla
+from flopkit.layers.attention_layers import MlaPart, mla_parts
 from flopkit.layers.attentions import Mask, window
 from flopkit.layers.embeddings import rotary
 from flopkit.models.blocks import Branch
 from flopkit.models.caches import Rows, seen_rows
+from flopkit.models.matrices import Matrix
 from flopkit.models.mixers import CORE, OUT, kept_by_core
 from flopkit.models.parts import Part, Run, packed, part, placed
 from flopkit.models.sparse import Indexer
@@ -79,28 +80,26 @@ class LatentAttention(Branch):
         return "causal" if self.selected is None else window(self.selected)
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
-        layer = mla(
+        costs = mla_parts(
             batch=run.batch, q=run.q, kv=run.kv, d_model=d_model, heads=self.heads, q_lora=self.q_lora, kv_lora=self.kv_lora,
             qk_nope=self.qk_nope, qk_rope=self.qk_rope, v_head_dim=self.v_head_dim, mask=self.mask(run),
             form="absorbed" if run.decode else "expanded", dtype=run.dtype,
         )  # fmt: skip
         known = self._known(run, d_model)
-        costs = {each.name: each for each in layer.parts}
         if run.documents is not None:
             costs["attention"] = packed(costs["attention"], run, self.mask(run))
             turned = {"heads": self.heads + 1, "head_dim": self.qk_rope, "dtype": run.dtype}
             costs["rotary"] = placed(rotary, run, self.qk_rope, **turned)
-        found = [
-            part(name, each, run.tokens, **known[name])
-            for name, each in costs.items()
-            if self.turned or name != "rotary"
-        ]
-        if self.indexer is not None:
-            core = [each.cost.name for each in found].index("attention")
-            found[core:core] = self.indexer.parts(run, d_model, self.q_lora)
+        if not self.turned:
+            del costs["rotary"]
+        found: list[Part] = []
+        for key, cost in costs.items():
+            if key == "attention" and self.indexer is not None:
+                found += self.indexer.parts(run, d_model, self.q_lora)
+            found.append(part(key, cost, run.tokens, **known[key]))
         return found
 
-    def _known(self, run: Run, d_model: Any) -> dict[str, dict[str, Any]]:
+    def _known(self, run: Run, d_model: Any) -> dict[MlaPart, dict[str, Any]]:
         """What `flopkit.mla` does not say of its parts: shapes, what each reads and
         makes, and how it is divided."""
         heads, rope = self.heads, self.qk_rope
@@ -113,10 +112,12 @@ class LatentAttention(Branch):
             key, value = self.kv_lora + rope, self.kv_lora
             core["reads"] = ("queries", "latent")
 
-        def product(d_in: Any, d_out: Any, reads: str, makes: str | tuple[str, ...], split: str) -> dict[str, Any]:
+        def product(
+            matrix: Matrix, d_in: Any, d_out: Any, reads: str, makes: str | tuple[str, ...], split: str
+        ) -> dict[str, Any]:
             made = (makes,) if isinstance(makes, str) else makes
-            fields = {"role": "product", "shape": (d_in, d_out), "reads": (reads,), "makes": made, "split": split}
-            return {"formula": f"2·tokens·{d_in}·{d_out}"} | fields
+            flow = {"reads": (reads,), "makes": made, "split": split, "formula": f"2·tokens·{d_in}·{d_out}"}
+            return {"role": "product", "matrix": matrix, "shape": (d_in, d_out)} | flow
 
         def absorbed(features: Any) -> dict[str, Any]:
             """How a checkpoint stores it: as rows of the matrix behind the latent."""
@@ -126,31 +127,37 @@ class LatentAttention(Branch):
             return {"role": "norm", "reads": (what,), "makes": (what,)}
 
         return {
-            "q_proj": product(d_model, queries, "input", "queries", "column"),
-            "q_down": product(d_model, self.q_lora, "input", "latent of queries", "none"),
+            "q_proj": product("q_proj", d_model, queries, "input", "queries", "column"),
+            "q_down": product("q_down", d_model, self.q_lora, "input", "latent of queries", "none"),
             "q_norm": norm("latent of queries"),
-            "q_up": product(self.q_lora, queries, "latent of queries", "queries", "column"),
-            "kv_down": product(d_model, self.kv_lora + rope, "input", "latent", "none"),
+            "q_up": product("q_up", self.q_lora, queries, "latent of queries", "queries", "column"),
+            "kv_down": product("kv_down", d_model, self.kv_lora + rope, "input", "latent", "none"),
             "kv_norm": norm("latent"),
-            "rotary": {"split": "inner"},
-            "kv_up": product(self.kv_lora, heads * (self.qk_nope + self.v_head_dim), "latent", ("keys", "values"), "column"),
-            "key_absorb": product(heads * self.qk_nope, self.kv_lora, "queries", "queries", "inner") | absorbed(self.qk_nope),
+            "rotary": {"role": "rotary", "split": "inner"},
+            "kv_up": product("kv_up", self.kv_lora, heads * (self.qk_nope + self.v_head_dim), "latent", ("keys", "values"), "column"),
+            "key_absorb": product("key_absorb", heads * self.qk_nope, self.kv_lora, "queries", "queries", "inner") | absorbed(self.qk_nope),
             "attention": core | {"formula": f"2·pairs·{heads}·({key} + {value})"},
-            "value_up": product(heads * self.kv_lora, self.v_head_dim, "heads", "heads", "inner") | absorbed(self.v_head_dim),
-            "o_proj": product(heads * self.v_head_dim, d_model, "heads", "output", "row") | OUT,
+            "value_up": product("value_up", heads * self.kv_lora, self.v_head_dim, "heads", "heads", "inner") | absorbed(self.v_head_dim),
+            "o_proj": product("o_proj", heads * self.v_head_dim, d_model, "heads", "output", "row") | OUT,
         }  # fmt: skip
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
         tokens, dtype = run.tokens, run.dtype
         found: list[Kept] = []
         if self.q_lora is not None:
-            found.append(Kept("latent of queries, its norm's input", nbytes(tokens * self.q_lora, dtype)))
-            found.append(Kept("latent of queries", nbytes(tokens * self.q_lora, dtype), weights_of=("q_up",)))
+            found.append(
+                Kept("latent of queries, its norm's input", nbytes(tokens * self.q_lora, dtype), split="tokens")
+            )
+            found.append(
+                Kept("latent of queries", nbytes(tokens * self.q_lora, dtype), weights_of=("q_up",), split="tokens")
+            )
         norms = 1 if self.q_lora is None else 2
         found += [
-            Kept("latent of keys and values, its norm's input", nbytes(tokens * self.kv_lora, dtype)),
-            Kept("latent of keys and values", nbytes(tokens * self.kv_lora, dtype), weights_of=("kv_up",)),
-            Kept("statistics of these norms", nbytes(norms * tokens, "fp32")),
+            Kept("latent of keys and values, its norm's input", nbytes(tokens * self.kv_lora, dtype), split="tokens"),
+            Kept(
+                "latent of keys and values", nbytes(tokens * self.kv_lora, dtype), weights_of=("kv_up",), split="tokens"
+            ),
+            Kept("statistics of these norms", nbytes(norms * tokens, "fp32"), split="tokens"),
         ]
         head_dim = self.qk_nope + self.qk_rope
         return [*found, *kept_by_core(run, run.kv, self.heads, self.heads, head_dim, self.v_head_dim, kernel, dropout)]

@@ -19,6 +19,11 @@ __all__ = ["TARGETS", "LoRA"]
 TARGETS = ("attention", "mlp")  # the roles of dense layers
 
 
+def targetable(parts: list[Part]) -> list[Part]:
+    """The dense layers inside of layers, each of which can get an adapter."""
+    return [inner for each in parts for inner in each.inside if inner.matrix and inner.shape]
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoRA:
     """Low-rank adapters: beside a frozen matrix of d_in × d_out stands the product of
@@ -29,7 +34,7 @@ class LoRA:
     rank : Size
         Columns of the first, rows of the second.
     targets : str or tuple[str, ...], optional
-        The dense layers that get one, by the names that `Model.table` shows, in every
+        The dense layers that get one, by the words of `flopkit.models.MATRICES`, in every
         layer of the model; or by what they are for: ``"attention"``, ``"mlp"``, of which
         each dense layer gets one.
     base : Weights, optional
@@ -88,14 +93,14 @@ class LoRA:
             stored(self.base, "base")  # or an error that names it
 
     def named(self, parts: list[Part]) -> LoRA:
-        """The same with the names of the dense layers among *parts*, those of a pass, in
-        the place of roles."""
-        inside = [inner for each in parts for inner in each.inside if inner.shape and inner.role != "adapter"]
-        names = [inner.cost.name for inner in inside]
+        """The same with the dense layers among *parts*, those of a pass, in the place of
+        roles."""
+        inside = targetable(parts)
+        there = [inner.matrix for inner in inside]
         found: list[str] = []
         for target in self.targets:
-            of_role = [inner.cost.name for inner in inside if role_of(inner) == target and inner.role == "product"]
-            found += [target] if target in names or target not in TARGETS or not of_role else of_role
+            of_role = [inner.matrix for inner in inside if role_of(inner) == target]
+            found += [target] if target in there or target not in TARGETS or not of_role else of_role
         return replace(self, targets=tuple(dict.fromkeys(found)))
 
     def beside(self, parts: list[Part], run: Run) -> list[Part]:
@@ -103,7 +108,7 @@ class LoRA:
         found: list[Part] = []
         for each in parts:
             found.append(each)
-            if each.cost.name in self.targets and each.shape:
+            if each.matrix in self.targets and each.shape:
                 d_in, d_out = each.shape
                 tokens = exact_div(each.cost.macs_by_kind["products"], d_in * d_out)
                 low = dense(tokens=tokens, d_in=d_in, d_out=self.rank, dtype=run.dtype)

@@ -14,11 +14,14 @@ from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation
 from flopkit.models.blocks import MASK, Branch
 from flopkit.models.caches import Rows, seen_rows
+from flopkit.models.matrices import Matrix
 from flopkit.models.parts import Part, Run, packed, part, placed, project
 from flopkit.sizes import Count, Flag, Size, check_fields, choice, divides, size
 from flopkit.training.memory import Kept
 
 __all__ = ["CORE", "OUT", "Attention", "kept_by_core"]
+
+_KEYS_VALUES: tuple[Matrix, ...] = ("k_proj", "v_proj")
 
 # What attention's core reads and makes, however its queries, keys and values came about.
 CORE: dict[str, Any] = {"role": "core", "reads": ("queries", "keys", "values"), "makes": ("heads",), "split": "inner"}
@@ -160,19 +163,18 @@ class Attention(Branch):
         gate = () if is_zero(self.gate) else ("gate",)
         made: dict[str, Any] = {"reads": ("input",), "makes": ("queries", *gate), "split": "column"}
         found = [project("q_proj", run, d_model, heads * (head_dim + self.gate * v_head_dim), self.qkv_bias, **made)]
-        both = (("k_proj", "keys"), ("v_proj", "values")) if self.values == "own" else (("k_proj", "keys"),)
-        for name, what in both:
+        both = _KEYS_VALUES if self.values == "own" else _KEYS_VALUES[:1]
+        for matrix, what, wide in zip(both, ("keys", "values"), (head_dim, v_head_dim), strict=False):
             if not is_zero(fresh):
                 makes = (what,) if self.values == "own" else ("keys", "values")
                 made = {"tokens": fresh, "reads": source, "makes": makes, "split": "column"}
-                bias = self.qkv_bias if self.k_bias or name != "k_proj" else 0
-                wide = head_dim if name == "k_proj" else v_head_dim
-                found.append(project(name, run, d_model, kv_heads * wide, bias, **made))
+                bias = self.qkv_bias if self.k_bias or what == "values" else 0
+                found.append(project(matrix, run, d_model, kv_heads * wide, bias, **made))
         found += self._normed(run, fresh)
         if not is_zero(self.rotary):
             turned_heads = heads if self.reused else heads + kv_heads
             turned = placed(rotary, run, self.rotary, heads=turned_heads, head_dim=self.rotary, dtype=run.dtype)
-            found.append(part("rotary", turned, run.tokens, split="inner"))
+            found.append(part("rotary", turned, run.tokens, role="rotary", split="inner"))
         mask = self.mask(run)
         core = attention(
             batch=run.batch, q=run.q, kv=kv, heads=heads, kv_heads=kv_heads, head_dim=head_dim, v_head_dim=v_head_dim,
@@ -262,9 +264,9 @@ def kept_by_core(
     """What the core of attention keeps, its operands and its output among them."""
     tokens, seen, dtype = run.tokens, run.batch * kv, run.dtype
     found = [
-        Kept("queries", nbytes(tokens * heads * head_dim, dtype)),
-        Kept("keys", nbytes(seen * kv_heads * head_dim, dtype)),
-        Kept("values", nbytes(seen * kv_heads * v_head_dim, dtype)),
+        Kept("queries", nbytes(tokens * heads * head_dim, dtype), tensor="queries"),
+        Kept("keys", nbytes(seen * kv_heads * head_dim, dtype), tensor="keys"),
+        Kept("values", nbytes(seen * kv_heads * v_head_dim, dtype), tensor="values"),
     ]
     if kernel == "flash":
         found.append(Kept("log-sums of the scores", nbytes(tokens * heads, "fp32"), core=True))
@@ -274,4 +276,4 @@ def kept_by_core(
         if dropout:
             found.append(Kept("scores, dropout mask", MASK * pairs, core=True))
             found.append(Kept("scores after dropout", nbytes(pairs, dtype), core=True))
-    return [*found, Kept("output of the heads", nbytes(tokens * heads * v_head_dim, dtype))]
+    return [*found, Kept("output of the heads", nbytes(tokens * heads * v_head_dim, dtype), tensor="heads")]

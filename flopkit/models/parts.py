@@ -12,16 +12,19 @@ from flopkit.dtypes import nbytes
 from flopkit.layers.attentions import SCALE_FLOPS, Around, Chunks, Mask, Window, visible_pairs
 from flopkit.layers.pointwise import SOFTMAX_FLOPS, residual
 from flopkit.layers.products import dense
+from flopkit.models.matrices import Matrix
 from flopkit.sizes import Lengths
 
 __all__ = [
     "SPLITS",
+    "BranchName",
     "Part",
     "Place",
     "Role",
     "Run",
     "Split",
     "added",
+    "dense_part",
     "packed",
     "pairs_of",
     "part",
@@ -30,11 +33,15 @@ __all__ = [
 ]
 
 Role: TypeAlias = Literal[
-    "product", "experts", "convolution", "core", "norm", "vector", "sum", "table", "adapter", "stack"
-]
-"""What a part is: a dense layer, experts, a convolution, what mixes tokens, a norm,
-element-wise work, the sum that closes a branch, the embedding's table, an adapter beside a
-dense layer, or a stack of equal layers."""
+    "product", "router", "experts", "convolution", "core", "rotary", "norm", "vector", "sum", "table", "adapter", "stack"
+]  # fmt: skip
+"""What a part is: a dense layer, one that weighs or chooses (a router, the gate of a shared
+expert, the weights of an indexer's heads), experts, a convolution, what mixes tokens, what turns
+queries and keys by their position, a norm, other element-wise work, the sum that closes a branch,
+the embedding's table, an adapter beside a dense layer, or a stack of equal layers."""
+
+BranchName: TypeAlias = Literal["attention", "beside", "cross", "mlp", "last"]
+"""Which branch of a layer, as `Block` has them; its mixer is ``"attention"``."""
 
 Place: TypeAlias = Literal["", "before", "layers", "after", "head", "mtp"]
 """Where a part of the whole model stands: before the layers, a stack of them, the norm after
@@ -139,8 +146,8 @@ class Part(NamedTuple):
     """A named piece of a layer: its cost, what a program that keeps activations on the
     chip moves for it, and what it is for.
 
-    Its name is for tables and for `LoRA.targets`; what depends on the sort of part asks
-    the fields. *reads* and *makes* name what flows: ``"stream"``, which the sums add
+    The name of its cost is for tables alone: what depends on the sort of part asks the
+    fields. *reads* and *makes* name what flows: ``"stream"``, which the sums add
     to; ``"start"``, the stream before the layer's first sum; ``"input"`` and ``"output"`` of a branch; what its parts hand on to each other,
     such as ``"queries"``; ``"pixels"``, which have no gradient.
     """
@@ -166,7 +173,13 @@ class Part(NamedTuple):
     matrices: tuple[
         tuple[Any, Any], ...
     ] = ()  # features in and out of each matrix, as a checkpoint stores it; empty: the shape
-    branch: str = ""  # which branch of a layer it belongs to, as `Block.branches` names it
+    matrix: Matrix | Literal[""] = ""  # which matrix of its layer it is; empty: none that is asked for
+    branch: BranchName | Literal[""] = ""  # which branch of a layer it belongs to
+    tower: str = ""  # which stack besides the first it belongs to: an encoder, a tower of pictures, a later stage
+
+    def in_tower(self, tower: str) -> Part:
+        """The same in a *tower*, which tables name before it."""
+        return self._replace(tower=tower, cost=self.cost.named(f"{tower}, {self.cost.name}"))
 
     @property
     def divided(self) -> Any:
@@ -209,8 +222,17 @@ def part(name: str, cost: Cost, tokens: Any, *, weights: Any = None, flash_dim: 
     return Part(cost, weights, core=core, scores_again=again, **fields)
 
 
-def project(name: str, run: Run, d_in: Any, d_out: Any, bias: Any = 0, *, tokens: Any = None, **fields: Any) -> Part:
-    """A dense layer of a block, on each new token or on *tokens*."""
+def project(
+    matrix: Matrix, run: Run, d_in: Any, d_out: Any, bias: Any = 0, *, tokens: Any = None, label: str = "", **fields: Any
+) -> Part:  # fmt: skip
+    """A dense layer inside of a layer, on each new token or on *tokens*. Tables show the
+    word for its *matrix*, or a *label* of its own."""
+    return dense_part(label or matrix, run, d_in, d_out, bias, tokens=tokens, matrix=matrix, **fields)
+
+
+def dense_part(name: str, run: Run, d_in: Any, d_out: Any, bias: Any = 0, *, tokens: Any = None, **fields: Any) -> Part:
+    """A dense layer that no adapter and no list of a checkpoint asks for: before the
+    layers, behind them, between streams."""
     rows = run.tokens if tokens is None else tokens
     cost = dense(tokens=rows, d_in=d_in, d_out=d_out, bias=bias, dtype=run.dtype)
     fields = {"formula": f"2·tokens·{d_in}·{d_out}", "role": "product", "shape": (d_in, d_out)} | fields

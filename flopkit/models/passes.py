@@ -15,14 +15,14 @@ from flopkit.layers.pointwise import activation
 from flopkit.models.blocks import Block, Branch, Frames
 from flopkit.models.heads import Head
 from flopkit.models.lora import LoRA
-from flopkit.models.parts import Part, Run, added, part, placed, project
+from flopkit.models.parts import Part, Run, added, dense_part, part, placed
 from flopkit.models.patches import patched
 from flopkit.models.stack import Stack
 from flopkit.sizes import offence
 
 __all__ = ["ENCODER", "Made", "layer", "one", "through", "token"]
 
-ENCODER = "encoder, "  # before the names of its parts
+ENCODER = "encoder"  # the tower of its parts
 
 
 def token(model: Stack) -> Cost:
@@ -60,7 +60,7 @@ def through(
     for end in model.ends:
         found += end.parts(run, model.d_model)
     if model.word_dim is not None:
-        found.append(project("project_out", run, model.d_model, model.word_dim, place="after"))
+        found.append(dense_part("project_out", run, model.d_model, model.word_dim, place="after"))
     found += _head(model, run, run.tokens if head_tokens is None else head_tokens)
     if model.mtp is not None:
         found.append(_more_tokens(model, run))
@@ -137,7 +137,7 @@ def _entered(model: Stack, run: Run) -> list[Part]:
         of_table["matrices"] = ((width, 1),)  # a row is read by itself
         found = [part("embedding", replace(table, macs_by_kind=kind), tokens, **of_table)]
         if model.word_dim is not None:
-            found.append(project("project_in", run, width, d_model, place="before"))
+            found.append(dense_part("project_in", run, width, d_model, place="before"))
         for rows in (
             model.token_types
             if isinstance(model.token_types, tuple)
@@ -164,7 +164,7 @@ def _entered(model: Stack, run: Run) -> list[Part]:
     if model.embedding_norm:
         found.append(_normed(model, "embedding_norm", run, width=d_model, place="before"))
     if model.embedding_dim is not None:
-        found.append(project("embedding_proj", run, d_model, model.d_model, model.embedding_bias, place="before"))
+        found.append(dense_part("embedding_proj", run, d_model, model.d_model, model.embedding_bias, place="before"))
     return found
 
 
@@ -189,7 +189,7 @@ def _encoded(model: Stack, run: Run) -> list[Part]:
     found = through(model.encoder, run.of_encoder)
     if found[0].role == "table":
         found[0] = found[0]._replace(cost=replace(found[0].cost, params_by_role={}))  # the decoder's table
-    return [_uncached(each)._replace(cost=each.cost.named(f"{ENCODER}{each.cost.name}")) for each in found]
+    return [_uncached(each).in_tower(ENCODER) for each in found]
 
 
 def _uncached(each: Part) -> Part:
@@ -213,7 +213,7 @@ def _ended(model: Stack, head: Head, run: Run, tokens: Any, last_name: str = "he
     found: list[Part] = []
     if not is_zero(head.dense):
         name = "transform" if head.each == "token" else "pooler"
-        found.append(project(name, run, model.word_width, head.dense * width, head.dense_bias, **at))
+        found.append(dense_part(name, run, model.word_width, head.dense * width, head.dense_bias, **at))
         if head.act:
             act = activation(head.act, elements=head.dense * rows * width, dtype=run.dtype)
             found.append(part(f"{name}_act", act, rows, place="head"))
@@ -222,9 +222,9 @@ def _ended(model: Stack, head: Head, run: Run, tokens: Any, last_name: str = "he
     if not head.words:
         if not is_zero(head.outputs):
             formula = f"2·{'tokens' if head.each == 'token' else 'batch'}·{width}·{head.outputs}"
-            found.append(project(last_name, run, width, head.outputs, head.bias, formula=formula, **at))
+            found.append(dense_part(last_name, run, width, head.outputs, head.bias, formula=formula, **at))
         return found
-    last = project(last_name, run, width, model.vocab, head.bias, split="vocab", **at)
+    last = dense_part(last_name, run, width, model.vocab, head.bias, split="vocab", **at)
     macs, roles = dict(last.cost.macs_by_kind), dict(last.cost.params_by_role)
     macs["head"] = macs.pop("products")
     roles["head"] = (1 - model.tied) * roles.pop("weight")
@@ -240,7 +240,7 @@ def _more_tokens(model: Stack, run: Run) -> Part:
     rows = {"token_norm": run.tokens, "hidden_norm": streams * run.tokens}
     inside = [_normed(model, name, run, tokens) for name, tokens in rows.items()]
     if model.streams is None:
-        inside.append(project("join", run, 2 * model.d_model, model.d_model))
+        inside.append(dense_part("join", run, 2 * model.d_model, model.d_model))
     else:
         inside += several.entered(run, model.d_model)
     inside += layer(model, model.mtp, run)

@@ -11,7 +11,7 @@ from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.pointwise import activation, residual, vector_work
 from flopkit.models.blocks import Branch
 from flopkit.models.feed_forward import MLP, Experts
-from flopkit.models.parts import Part, Run, part, project
+from flopkit.models.parts import Part, Run, dense_part, part, project
 from flopkit.sizes import Size, check_fields
 from flopkit.training.memory import Kept
 
@@ -66,7 +66,7 @@ class LayerInputs:
                 matrices=((wide, 1),),
                 **at,
             ),
-            project("layer_inputs_proj", run, d_model, wide, **at),
+            dense_part("layer_inputs_proj", run, d_model, wide, **at),
             part("layer_inputs_norm", norm, tokens, role="norm", **at),
             part("layer_inputs_sum", added, tokens, **at),
         ]

@@ -15,6 +15,7 @@ from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.states import gated_delta, state_space
 from flopkit.models.blocks import Branch
 from flopkit.models.caches import Rows, seen_rows
+from flopkit.models.matrices import Matrix
 from flopkit.models.parts import Part, Run, part, project
 from flopkit.sizes import Flag, Size, check_fields
 from flopkit.training.memory import Kept
@@ -141,22 +142,27 @@ class GatedDelta(Branch):
         return [
             project("in_proj", run, d_model, self._channels + (values if self.gate_rank is None else 0), **IN),
             project("gates_proj", run, d_model, (1 if fine else 2) * self.heads, **IN),
-            *self._by_way("decay", run, d_model, self.decay_rank, self.heads * self.k_dim),
-            *self._by_way("gate", run, d_model, self.gate_rank, values),
+            *self._by_way("decay", ("decay_down", "decay_up"), run, d_model, self.decay_rank, self.heads * self.k_dim),
+            *self._by_way("gate", ("gate_down", "gate_up"), run, d_model, self.gate_rank, values),
             convolved(run, self._channels, self.conv, False),
-            part("gated_delta", core, run.tokens, **moved(self, run), formula="gated delta rule", **CORE),
+            part(
+                "gated_delta", core, run.tokens, matrix="core", **moved(self, run), formula="gated delta rule", **CORE
+            ),
             part("gated_norm", norm, run.tokens, **NORM | {"split": "shared"}),  # one weight for all heads
             project("out_proj", run, values, d_model, **OUT),
         ]
 
     @staticmethod
-    def _by_way(name: str, run: Run, d_model: Any, rank: Any, d_out: Any) -> list[Part]:
+    def _by_way(
+        name: str, matrices: tuple[Matrix, Matrix], run: Run, d_model: Any, rank: Any, d_out: Any
+    ) -> list[Part]:
         """Two matrices, the first of which is whole on each device."""
         if rank is None:
             return []
         down: dict[str, Any] = {"reads": ("input",), "makes": (f"{name}, narrow",), "split": "none"}
         up: dict[str, Any] = {"reads": (f"{name}, narrow",), "makes": ("mixed",), "split": "column"}
-        return [project(f"{name}_down", run, d_model, rank, **down), project(f"{name}_up", run, rank, d_out, **up)]
+        first, second = matrices
+        return [project(first, run, d_model, rank, **down), project(second, run, rank, d_out, **up)]
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
         """That of the chunked algorithm written out in torch, as transformers 5.23 runs
@@ -175,7 +181,7 @@ class GatedDelta(Branch):
             Kept("convolution, output", nbytes(run.batch * (run.q + self.conv - 1) * channels, run.dtype)),
             Kept("weights of corrections", nbytes(each, run.dtype) + nbytes(padded, "fp32")),
             Kept("decays, of each token and head", nbytes(each + self.heads, "fp32")),
-            Kept("decays, before their scale", nbytes(each + self.heads, "fp32"), weights_of=("gated_delta",)),
+            Kept("decays, before their scale", nbytes(each + self.heads, "fp32"), weights_of=("core",)),
             Kept("norms of queries and keys, inputs", nbytes(2 * each * self.k_dim, "fp32")),
             Kept("norms of queries and keys, statistics", nbytes(2 * each, "fp32")),
             Kept("queries; keys, plain and weighted", nbytes(3 * keys, "fp32")),
@@ -254,7 +260,15 @@ class StateSpace(Branch):
         return [
             project("in_proj", run, d_model, inner + self._channels + self.heads, self.bias, **IN),
             convolved(run, self._channels, self.conv, self.conv_bias),
-            part("state_space", core, run.tokens, **moved(self, run), formula="state space, Mamba-2", **CORE),
+            part(
+                "state_space",
+                core,
+                run.tokens,
+                matrix="core",
+                **moved(self, run),
+                formula="state space, Mamba-2",
+                **CORE,
+            ),
             *([norm] if self.normed else []),
             project("out_proj", run, inner, d_model, self.bias, **OUT),
         ]
@@ -272,7 +286,7 @@ class StateSpace(Branch):
         tokens, chunks, inner = run.tokens, ceil_div(run.q, self.chunk), self.heads * self.head_dim
         padded = run.batch * chunks * self.chunk
         each, wide, among = padded * self.heads, padded * inner, padded * self.heads * self.chunk
-        own = ("state_space",)
+        own = ("core",)
         copies = 0 if run.dtype == "fp32" else 1  # of what is not fp32 and enters arithmetic in fp32
         return [
             Kept("projections: gate, inputs, steps", nbytes(tokens * (inner + self._channels + self.heads), run.dtype)),

@@ -72,8 +72,8 @@ class ServingPass:
                 found.append(self._piece(each, 1, read))
                 continue
             pieces = (self._piece(*piece) for piece in piece_bytes(each, self.formats, kind))
-            encoder = passes.ENCODER if each.cost.name.startswith(passes.ENCODER) else ""
-            found += [piece._replace(name=f"{encoder}{piece.name}") for piece in pieces]
+            before = f"{each.tower}, " if each.tower else ""
+            found += [piece._replace(name=f"{before}{piece.name}") for piece in pieces]
             kind += each.place == "layers"
         return tuple(each for each in found if not (is_zero(each.flops) and is_zero(each.bytes)))
 

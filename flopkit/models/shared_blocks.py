@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -11,6 +12,7 @@ from flopkit.layers.pointwise import residual
 from flopkit.models.blocks import Branch
 from flopkit.models.caches import Rows, merged, seen_rows
 from flopkit.models.feed_forward import MLP
+from flopkit.models.matrices import Matrix
 from flopkit.models.mixers import Attention
 from flopkit.models.parts import Part, Run, part, project
 from flopkit.models.recurrences import StateSpace
@@ -18,6 +20,11 @@ from flopkit.sizes import Count, Size, check_fields
 from flopkit.training.memory import Kept
 
 __all__ = ["SharedBlock"]
+
+_ADAPTERS: Mapping[str, tuple[Matrix, Matrix]] = {
+    "q_adapter": ("q_adapter_down", "q_adapter_up"), "k_adapter": ("k_adapter_down", "k_adapter_up"),
+    "v_adapter": ("v_adapter_down", "v_adapter_up"), "mlp_adapter": ("mlp_adapter_down", "mlp_adapter_up"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,10 +95,11 @@ class SharedBlock(Branch):
         return part(name, rms_norm(tokens=run.tokens, d=width, dtype=run.dtype), run.tokens, **fields)
 
     def _adapter(self, name: str, run: Run, d_in: Any, d_out: Any) -> list[Part]:
+        down, up = _ADAPTERS[name]
         added = residual(elements=run.tokens * d_out, dtype=run.dtype)
         return [
-            project(f"{name}_down", run, d_in, self.rank, reads=("input",), makes=(name,), split="none"),
-            project(f"{name}_up", run, self.rank, d_out, reads=(name,), makes=(name,), split="column"),
+            project(down, run, d_in, self.rank, reads=("input",), makes=(name,), split="none"),
+            project(up, run, self.rank, d_out, reads=(name,), makes=(name,), split="column"),
             part(f"{name}_sum", added, run.tokens, reads=(name,), makes=(name,), split="inner"),
         ]
 

@@ -67,8 +67,8 @@ class Indexer:
             project("index_q", run, q_lora, heads * head_dim, reads=("latent of queries",), **alone),
             project("index_k", run, d_model, head_dim, reads=("input",), **alone),
             part("index_k_norm", norm, tokens, role="norm", **alone),
-            part("index_rotary", turned, tokens, **alone),
-            project("index_weights", run, d_model, heads, reads=("input",), **alone),
+            part("index_rotary", turned, tokens, role="rotary", **alone),
+            project("index_weights", run, d_model, heads, role="router", reads=("input",), **alone),
             self._scores(run),
         ]
 

@@ -10,7 +10,7 @@ from flopkit.dtypes import nbytes
 from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.pointwise import ACTIVATIONS, SOFTMAX_FLOPS, vector_work
 from flopkit.models.blocks import Block
-from flopkit.models.parts import Part, Run, part, project
+from flopkit.models.parts import BranchName, Part, Run, dense_part, part
 from flopkit.sizes import Size, check_fields
 
 __all__ = ["HyperConnections"]
@@ -64,7 +64,7 @@ class HyperConnections:
         """What makes the streams of the embedding: copies, which do not count."""
         return []
 
-    def before(self, name: str, run: Run, d_model: Any) -> list[Part]:
+    def before(self, name: BranchName, run: Run, d_model: Any) -> list[Part]:
         """What makes the weights of a branch, and its input."""
         n = self.count
         weights = (2 + n) * n
@@ -75,7 +75,7 @@ class HyperConnections:
         found = self._made(f"{name}_streams", run, d_model, weights, 3, each)
         return [*found, self._summed(f"{name}_collapse", run, d_model)]
 
-    def after(self, name: str, run: Run, d_model: Any) -> list[Part]:
+    def after(self, name: BranchName, run: Run, d_model: Any) -> list[Part]:
         """What mixes the streams, and the sum that closes the branch."""
         n, wide = self.count, self.count * d_model
         mixed = Cost(
@@ -96,8 +96,8 @@ class HyperConnections:
         token, one for each stream, and their sum."""
         rows = self.count * run.tokens
         found = [
-            project("join_token", run, d_model, d_model),
-            project("join_hidden", run, d_model, d_model, tokens=rows, formula=f"2·tokens·{self.count}·{d_model}·{d_model}"),
+            dense_part("join_token", run, d_model, d_model),
+            dense_part("join_hidden", run, d_model, d_model, tokens=rows, formula=f"2·tokens·{self.count}·{d_model}·{d_model}"),
         ]  # fmt: skip
         moved = nbytes((2 * rows + run.tokens) * d_model, run.dtype)
         return [*found, part("join_sum", vector_work("join_sum", rows * d_model, moved), run.tokens)]
@@ -119,7 +119,7 @@ class HyperConnections:
             params_by_role={"bias": outputs + scales},
         )
         made: dict[str, Any] = {"makes": (WEIGHTS,), "split": "sequence"}
-        dense = project(f"{name}_proj", run, wide, outputs, reads=("normed streams",), **made)
+        dense = dense_part(f"{name}_proj", run, wide, outputs, reads=("normed streams",), **made)
         return [
             part(f"{name}_norm", norm, run.tokens, role="norm", reads=("stream",), makes=("normed streams",), split="sequence"),
             dense._replace(shape=()),  # a parameter in fp32 and no dense layer, for formats and adapters

@@ -49,10 +49,10 @@ class SubNorm(Wrapped):
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:
         last = self.branch.parts(run, d_model)[-1]
         there = self.branch.kept(run, d_model, kernel, dropout)
-        read = [each._replace(weights_of=()) if last.cost.name in each.weights_of else each for each in there]
+        read = [each._replace(weights_of=()) if last.matrix in each.weights_of else each for each in there]
         made = nbytes(run.tokens * last.shape[0], run.dtype)
         return [
             *read,  # the norm's input is among it
             Kept("sub-norm, statistics", nbytes(run.tokens, "fp32")),
-            Kept("sub-norm, output", made, weights_of=(last.cost.name,)),
+            Kept("sub-norm, output", made, weights_of=(last.matrix,)),
         ]

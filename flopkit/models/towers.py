@@ -84,9 +84,9 @@ class Still(Wrapped):
     tokens: int
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
-        fewer = {each.cost.name: each for each in self.branch.parts(replace(run, q=run.q - self.tokens), d_model)}
         found: list[Part] = self.branch.parts(run, d_model)
-        return [fewer["rotary"] if each.cost.name == "rotary" else each for each in found]
+        fewer: list[Part] = self.branch.parts(replace(run, q=run.q - self.tokens), d_model)
+        return [less if each.role == "rotary" else each for each, less in zip(found, fewer, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +182,8 @@ class Then(End):
         These layers.
     group : int
         How many tokens of those before make one of theirs.
+    name : str, optional
+        What tables call them.
 
     References
     ----------
@@ -197,6 +199,7 @@ class Then(End):
 
     tower: Stack
     group: int
+    name: str = "next stage"
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         if run.documents is not None:
@@ -205,11 +208,7 @@ class Then(End):
             )
         tokens = exact_div(run.q, self.group)
         found = passes.through(self.tower, Run(run.batch, tokens, tokens, causal=False, dtype=run.dtype), entered=True)
-        place = self.tower.name.rpartition(", ")[2]
-        return [
-            each if "stage" in each.cost.name else each._replace(cost=each.cost.named(f"{place}, {each.cost.name}"))
-            for each in found
-        ]
+        return [each if each.tower else each.in_tower(self.name) for each in found]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,7 +255,7 @@ class Beside(End):
         assert self.tower.patches is not None
         tokens, texts = self.tower.patches.tokens, run.sequences
         found = passes.through(self.tower, Run(texts, tokens, tokens, causal=False, dtype=run.dtype))
-        found = [each._replace(cost=each.cost.named(f"pictures, {each.cost.name}")) for each in found]
+        found = [each.in_tower("pictures") for each in found]
         numbers = 2 * texts * self.width
         norms = vector_work("lengths", 3 * numbers, 2 * nbytes(numbers, run.dtype))  # square, add, divide; a root each
         norms = Cost("lengths", vector_by_kind={"elementwise": 3 * numbers + 2 * texts}, bytes=norms.bytes)

@@ -13,7 +13,7 @@ from flopkit.layers.normalisations import group_norm, layer_norm
 from flopkit.layers.pointwise import ACTIVATIONS, activation, residual, vector_work
 from flopkit.models.feed_forward import MLP
 from flopkit.models.mixers import Attention
-from flopkit.models.parts import Part, Run, part, project
+from flopkit.models.parts import Part, Run, dense_part, part
 from flopkit.sizes import Count, Flag, Size, check_fields, choice, number, short
 from flopkit.training.memory import Kept
 
@@ -133,7 +133,7 @@ class Waves:
                     **at,
                 )
             )
-        found.append(project("features_proj", run, c_in, d_model, True, **at))
+        found.append(dense_part("features_proj", run, c_in, d_model, True, **at))
         return [*found, *self._placed(run, d_model, at)]
 
     def _placed(self, run: Run, d_model: Any, at: dict[str, Any]) -> list[Part]:
@@ -174,19 +174,17 @@ class NormedMLP(MLP):
     44816
     """
 
-    def parts(self, run: Run, d_model: Any, prefix: str = "") -> list[Part]:
+    def parts(self, run: Run, d_model: Any, prefix: str = "", shared: bool = False) -> list[Part]:
         norm = layer_norm(tokens=run.tokens, d=d_model, dtype=run.dtype)
         fields: dict[str, Any] = {"role": "norm", "split": "sequence"}
         before = part(f"{prefix}own_norm", norm, run.tokens, reads=("input",), makes=("normed",), **fields)
-        inside = super().parts(run, d_model, prefix)
+        inside = super().parts(run, d_model, prefix, shared)
         return [
             before,
             *(each._replace(reads=tuple("normed" if it == "input" else it for it in each.reads)) for each in inside),
         ]
 
-    def kept(
-        self, run: Run, d_model: Any, kernel: str, dropout: bool, prefix: str = "", down: str = "down_proj"
-    ) -> list[Kept]:
+    def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool, shared: bool = False) -> list[Kept]:
         raise ValueError(
             "what the backward pass of an adapter with a norm keeps is not known here; train_step counts its FLOPs"
         )
@@ -207,7 +205,7 @@ class GatedPositions(Attention):
 
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         rows = run.tokens * self.heads
-        cost = project("gate", run, self.head_dim, 8, True, tokens=rows).cost
+        cost = dense_part("gate", run, self.head_dim, 8, True, tokens=rows).cost
         # three sums of either four features, a sigmoid each; a product and a difference; a product and a sum
         each = 6 + 2 * ACTIVATIONS["sigmoid"].flops + 4
         pairs = rows * run.kv  # the factor times each bias
@@ -218,7 +216,7 @@ class GatedPositions(Attention):
         flow: dict[str, Any] = {"reads": ("input",), "split": "sequence"}
         gates = part(
             "positions_gate_proj", cost, rows, role="product", formula=f"2·tokens·{self.heads}·{self.head_dim}·8",
-            shape=(self.head_dim, 8), makes=("position gates",), **flow,
+            shape=(self.head_dim, 8), matrix="positions_gate_proj", makes=("position gates",), **flow,
         )  # fmt: skip
         found = super().parts(run, d_model)
         applied = part(

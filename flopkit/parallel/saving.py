@@ -57,28 +57,28 @@ def kept_of(found: Iterable[Kept], block: Block, run: Run, saving: Saving) -> tu
     """What of *found* a layer keeps, and what its backward pass makes again first."""
     kept, again = [], []
     for each in found:
-        if saving.weigh_inside and each.name == "experts, outputs":
+        if saving.weigh_inside and each.tensor == "experts' outputs":
             continue
         if saving.mla_up_proj and isinstance(block.mixer, LatentAttention) and _made_again(each, block.mixer):
             again.append(each)
-            if each.name == "keys":  # whose part with positions comes from no latent
+            if each.tensor == "keys":  # whose part with positions comes from no latent
                 rope = nbytes(run.tokens * block.mixer.qk_rope, run.dtype)
-                kept.append(Kept("latent of keys and values, rope key", rope))
+                kept.append(Kept("latent of keys and values, rope key", rope, split="tokens"))
             continue
         kept.append(each if saving.activations == "as computed" else _narrow(each))
     return kept, again
 
 
 def _made_again(each: Kept, mixer: LatentAttention) -> bool:
-    return each.name in _MADE_AGAIN or (each.name == "queries" and mixer.q_lora is not None)
+    return each.tensor in _MADE_AGAIN or (each.tensor == "queries" and mixer.q_lora is not None)
 
 
 def _narrow(each: Kept) -> Kept:
     """A tensor of 16 bits in DeepSeek-V3's format."""
     numbers = each.bytes // 2
-    if each.name == "output of the heads":
+    if each.tensor == "heads":
         bits: Any = 12
-    elif each.name in ("experts, gate", "experts, up", "shared, gate", "shared, up"):
+    elif each.tensor == "experts' hidden":
         bits = 8
     elif each.weights_of and "router" not in each.weights_of:
         bits = 8
@@ -89,4 +89,4 @@ def _narrow(each: Kept) -> Kept:
 
 def run_again(parts: Iterable[Part], saving: Saving) -> Any:
     """FLOPs of the products that run again."""
-    return sum(each.cost.flops for each in parts if each.cost.name in _UP) if saving.mla_up_proj else 0
+    return sum(each.cost.flops for each in parts if each.matrix in _UP) if saving.mla_up_proj else 0

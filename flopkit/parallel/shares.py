@@ -23,14 +23,12 @@ __all__ = [
     "Shares",
     "Summed",
     "gathered",
-    "kept_inside",
+    "kept_by",
     "layer_of",
     "params_divided",
     "shares",
     "summed_of",
 ]
-
-_ROUTED = ("experts, inputs", "experts, outputs", "experts, probabilities")
 
 
 class Divided(NamedTuple):
@@ -237,40 +235,25 @@ def _kind(each: Part) -> str:
 def _kept(
     model: Model, block: Block, run: Any, kernel: str, dropout: bool, saving: Saving
 ) -> tuple[Divided, Any, Divided, Divided]:
-    inside = [each for _, branch in block.branches for each in branch.kept(run, model.d_model, kernel, dropout)]
-    kept, again = kept_of(inside, block, run, saving)
-    found, core, fused = kept_inside(kept)
-    names, inputs = {each.name for each in inside}, {f"{name}, input" for name, _ in block.branches}
-    around = [each for each in activations.of_layer(model, block, run, kernel, dropout) if each.name not in names]
-    for each in kept_of(around, block, run, saving)[0]:
-        found = found.plus(tokens=each.bytes)
-        fused = fused.plus(tokens=each.bytes if each.name in inputs else 0)
-    return found, core, fused, kept_inside(again)[0]
+    kept, again = kept_of(activations.of_layer(model, block, run, kernel, dropout), block, run, saving)
+    found, core, fused = kept_by(kept)
+    return found, core, fused, kept_by(again)[0]
 
 
-def kept_inside(kept: Iterable[Kept]) -> tuple[Divided, Any, Divided]:
-    """Of what branches keep inside of them: bytes, those of attention's core, and those that can be computed again from the rest."""
+def kept_by(kept: Iterable[Kept]) -> tuple[Divided, Any, Divided]:
+    """Of what a layer or a branch keeps: bytes, those of attention's core, and those that can be computed again from the rest."""
     found, fused = Divided(), Divided()
     core: Any = 0
     for each in kept:
-        kind = _of_branch(each)
-        found = found.plus(**{kind: each.bytes})
+        found = found.plus(**{each.split: each.bytes})
         core += each.bytes if each.core else 0
-        if each.name.endswith(("activated gate", "down, input")):
-            fused = fused.plus(**{kind: each.bytes})
+        if each.remade:
+            fused = fused.plus(**{each.split: each.bytes})
     return found, core, fused
 
 
-def _of_branch(each: Kept) -> str:
-    """How a tensor that a branch keeps divides: latents and a router's chances belong to tokens; what goes to experts and comes back to them; the rest
-    are heads or features."""
-    if each.name.startswith(("latent of", "statistics of these", "router")):
-        return "tokens"
-    return "experts" if each.name.startswith(_ROUTED) else "features"
-
-
 def known(model: Model) -> bool:
-    """Whether the tensors that its layers keep are divided as `_of_branch` says."""
+    """Whether it is known how the tensors that its layers keep are divided."""
     return all(
         isinstance(block.mixer, (Attention, LatentAttention)) and isinstance(block.mlp, (MLP, Experts))
         for block, _ in model.blocks

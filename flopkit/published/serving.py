@@ -8,7 +8,8 @@ from typing import Any
 from flopkit.devices import Device
 from flopkit.dtypes import nbytes
 from flopkit.layers.products import matmul
-from flopkit.models import load, transformer
+from flopkit.models import load, passes, transformer
+from flopkit.models.parts import Run
 from flopkit.published.rows import Row, read, span
 from flopkit.rooflines import roofline
 from flopkit.serving import decode, largest_batch, prefill
@@ -154,7 +155,11 @@ def kipply() -> Iterator[Row]:
         return 1e3 * float(decode(model, a100(share), context=1, count=count, batch=batch).seconds)
 
     where = "kv cache, 52B"
-    keys_and_values = (part.flops for part in large.layer(seq=1).parts if part.name in ("k_proj", "v_proj"))
+    keys_and_values = (
+        part.cost.flops
+        for part in passes.layer(large, large.blocks[0][0], Run(1, 1, 1))
+        if part.matrix in ("k_proj", "v_proj")
+    )
     yield row(where, "FLOPs of a token's keys and values", "17179869184", large.layers * sum(keys_and_values))
     yield row(where, "ridge of an A100, FLOPs/B", "208", a100().ridge("bf16"))
     yield row(where, "all weights once, ms", "69", step(large, 1))

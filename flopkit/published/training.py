@@ -8,7 +8,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from flopkit.models import Attention, Model, load, transformer
+from flopkit.models import Attention, Model, load, passes, transformer
+from flopkit.models.parts import Run
 from flopkit.published.rows import Row, read, span
 
 __all__ = [
@@ -159,14 +160,15 @@ def nanogpt() -> Iterator[Row]:
     printed = read("nanogpt")["outputs"]
     model = gpt(768, 12, 12, 50257, 1024, bias=False)
     layer = model.layer(seq=1024).under("TORCH")
-    parts = {part.name: part.flops for part in layer.parts}
+    inside = passes.layer(model, model.blocks[0][0], Run(1, 1024, 1024))
+    parts = {part.matrix or part.role: part.cost.under("TORCH").flops for part in inside}
     forward, step = model.forward(seq=1024).under("TORCH"), model.train_step(seq=1024).under("TORCH")
     projections = parts["q_proj"] + parts["k_proj"] + parts["v_proj"]
-    attention = projections + parts["attention"] + parts["o_proj"]
+    attention = projections + parts["core"] + parts["o_proj"]
     head = forward.parts[-1].flops
     ours = {
-        "params_total": model.params, "attention_kqv": projections, "attention_scores": parts["attention"] / 2,
-        "attention_reduce": parts["attention"] / 2, "attention_proj": parts["o_proj"], "attention": attention,
+        "params_total": model.params, "attention_kqv": projections, "attention_scores": parts["core"] / 2,
+        "attention_reduce": parts["core"] / 2, "attention_proj": parts["o_proj"], "attention": attention,
         "mlp_ffw1": parts["up_proj"], "mlp": parts["up_proj"] + parts["down_proj"], "block": layer.flops,
         "transformer": forward.flops - head, "dense": head, "forward_total": forward.flops, "backward_total": step.backward.flops,
         "total": step.model_flops, "palm_flops": step.under("NANOGPT").model_flops,

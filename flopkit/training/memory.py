@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from flopkit.arithmetic import Number, is_zero, maximum, ratio, total
 from flopkit.cost import amount
@@ -58,14 +58,21 @@ def state_bytes(precision: str, optimizer: str) -> tuple[int, int, int]:
 
 
 class Kept(NamedTuple):
-    """A tensor that the forward pass keeps for the backward pass; *core* ones lie inside attention, where selective recompute drops them."""
+    """A tensor that the forward pass keeps for the backward pass, under the *name* that tables show.
+
+    *core* ones lie inside attention, where selective recompute drops them. *weights_of*: the matrices of the layer, or the ``"core"``, whose
+    weights' gradients alone read it; empty: others read it, too. *split*: how ranks of tensor and expert parallelism divide it, by tokens (where
+    these ranks divide the sequence), by heads or features, or by experts. *remade*: whether norms and activations make it again from the rest.
+    *tensor*: which one it is, of those that a saving of memory treats in another way.
+    """
 
     name: str
     bytes: Number
     core: bool = False
-    weights_of: tuple[
-        str, ...
-    ] = ()  # the dense layers whose weights' gradients alone read it; empty: others read it, too
+    weights_of: tuple[str, ...] = ()
+    split: Literal["tokens", "features", "experts"] = "features"
+    remade: bool = False
+    tensor: Literal["", "queries", "keys", "values", "heads", "experts' hidden", "experts' outputs"] = ""
 
 
 @dataclass(frozen=True, repr=False)

@@ -26,6 +26,7 @@ from flopkit.arithmetic import is_zero, maximum, minimum, reading, same, total, 
 from flopkit.charts.readings import pick
 from flopkit.models import MLP, Attention, Block, Experts, LatentAttention, Model, passes
 from flopkit.models.blocks import Branch
+from flopkit.models.feed_forward import SHARED
 from flopkit.models.parts import Part, Run
 from flopkit.training.memory import Kept
 
@@ -140,8 +141,8 @@ def adapters_of(n: Mapping[str, Any], branch: Branch) -> Iterator[Adapter]:
     shared = where(n["shared_d_ff"] > 0, 1, 0)
     for each in branch.parts(Run(1, 1, 1), n["d_model"]):
         if each.shape:
-            there = shared if each.cost.name.startswith("shared_") else 1
-            gate = n["shared_gate"] if each.cost.name == "shared_gate" else 1
+            there = shared if each.matrix in (*SHARED, "shared_gate") else 1
+            gate = n["shared_gate"] if each.matrix == "shared_gate" else 1
             d_in, d_out = each.shape
             yield Adapter(there * gate, d_in, d_out, "input" in each.reads)
 

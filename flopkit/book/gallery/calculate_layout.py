@@ -38,7 +38,7 @@ from flopkit.parallel.computing import share
 from flopkit.parallel.holding import ends_of
 from flopkit.parallel.plans import OVERLAPS
 from flopkit.parallel.ranks import Rank
-from flopkit.parallel.shares import Divided, Layer, Summed, kept_inside, layer_of, params_divided, summed_of
+from flopkit.parallel.shares import Divided, Layer, Summed, kept_by, layer_of, params_divided, summed_of
 
 __all__ = ["AXES", "KEEPS", "NODES", "PARTS", "ZERO", "layout"]
 
@@ -224,7 +224,7 @@ def _held(branch: Branch, d_model: Any, run: Run, more_than: Branch | None = Non
         held = {each.name for each in more_than.kept(run, d_model, *WAYS)}
         parts = [each for each in parts if each.cost.name not in known]
         kept = [each for each in kept if each.name not in held]
-    inside, core, fused = kept_inside(kept)
+    inside, core, fused = kept_by(kept)
     return _flat("params", params_divided(parts)) | _flat("kept", inside) | _flat("fused", fused) | {"kept_core": core}
 
 
@@ -304,8 +304,7 @@ def _of_norms(s: Any, n: Mapping[str, Any], model: Model, run: Run) -> None:
     def kept(norm_kind: str, place: str) -> dict[str, Any]:
         block = Block(mixer=Nothing(), mlp=Nothing(), norms=PLACES[place])
         found = activations.of_layer(replace(model, norm=norm_kind), block, run, *WAYS)
-        inputs = {f"{name}, input" for name, _ in block.branches}
-        fused = total(each.bytes for each in found if each.name in inputs)
+        fused = total(each.bytes for each in found if each.remade)
         return {"kept_tokens": total(each.bytes for each in found), "fused_tokens": fused}
 
     _set(s, "around", in_each_style({"place": n["place"]}, params))

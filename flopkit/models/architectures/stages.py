@@ -59,11 +59,16 @@ def _swin(c: Fields, name: str) -> Model:
         side, width = side // 2, 2 * width
     last: tuple[End, ...] = (Mean(),)
     whole = replace(stages[-1], ends=last)
-    for stage in reversed(stages[:-1]):
+    for place, stage in reversed([*enumerate(stages[:-1], start=1)]):
         d = stage.d_model
         merge = Dense(name="merge", d_in=4 * d, widths=(2 * d,), bias=False, group=4, place="after")
         whole = replace(
-            stage, ends=(EndNorm(name="merge_norm", width=4 * d, group=4), merge, Then(tower=whole, group=4))
+            stage,
+            ends=(
+                EndNorm(name="merge_norm", width=4 * d, group=4),
+                merge,
+                Then(name=f"stage {place + 1}", tower=whole, group=4),
+            ),
         )
     positions = patches.tokens if c.flag("use_absolute_embeddings") else None
     return replace(whole, name=name, vocab=c.labels, patches=patches, positions=positions, embedding_norm=True)
@@ -96,10 +101,12 @@ def _convnext(c: Fields, name: str) -> Model:
         )  # fmt: skip
         side = side // 2
     whole = replace(stages[-1], ends=(Mean(), EndNorm(name="norm", tokens=1)))
-    for stage in reversed(stages[:-1]):
+    for place, stage in reversed([*enumerate(stages[:-1], start=1)]):
         d = stage.d_model
         merge = Dense(name="downsample", d_in=4 * d, widths=(whole.d_model,), group=4, place="after")
-        whole = replace(stage, ends=(EndNorm(name="downsample_norm"), merge, Then(tower=whole, group=4)))
+        whole = replace(
+            stage, ends=(EndNorm(name="downsample_norm"), merge, Then(name=f"stage {place + 1}", tower=whole, group=4))
+        )
     return replace(whole, name=name, vocab=c.labels, patches=patches, embedding_norm=True)
 
 

@@ -4,13 +4,14 @@ regular expressions or wildcards of the modules of its checkpoint."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, TypeAlias
 
 from flopkit.models import passes
 from flopkit.models.formats import role_of
+from flopkit.models.matrices import EXPERT_MODULES, MODULES, Matrix
 from flopkit.models.parts import Run
 from flopkit.models.stack import Stack
 
@@ -80,31 +81,13 @@ _BEFORE = (
     "backbone.layers",
 )
 
-_MODULES: Mapping[str, tuple[str, ...]] = {
-    **{f"{each}_proj": (f"self_attn.{each}_proj",) for each in "qkv"},
-    "o_proj": ("self_attn.o_proj", "self_attn.out_proj"),
-    "q_down": ("self_attn.q_a_proj",), "q_up": ("self_attn.q_b_proj",), "kv_down": ("self_attn.kv_a_proj_with_mqa",),
-    **dict.fromkeys(("kv_up", "key_absorb", "value_up"), ("self_attn.kv_b_proj",)),
-    "in_proj": ("linear_attn.in_proj_qkvz", "linear_attn.in_proj_qkv", "mixer.in_proj"),
-    "gates_proj": ("linear_attn.in_proj_ba", "linear_attn.in_proj_b"), "out_proj": ("linear_attn.out_proj", "mixer.out_proj"),
-    "gate_proj": ("mlp.gate_proj",), "up_proj": ("mlp.up_proj", "mlp.fc1"), "down_proj": ("mlp.down_proj", "mlp.fc2"),
-    "router": ("mlp.gate", "mlp.router", "block_sparse_moe.gate", "mixer.gate"), "shared_gate": ("mlp.shared_expert_gate",),
-    **{f"shared_{each}_proj": tuple(f"{of}.{each}_proj" for of in ("mlp.shared_experts", "mlp.shared_expert", "block_sparse_moe.shared_experts"))
-       for each in ("gate", "up", "down")},
-    "experts": ("mlp.experts", "block_sparse_moe.experts", "mixer.experts"),
-}  # fmt: skip
-"""How checkpoints call the modules of a part, inside of their layer."""
-
-_EXPERT = (("gate_proj", "up_proj", "down_proj"), ("w1", "w3", "w2"))
-"""How they call the matrices of an expert."""
-
 
 class Names:
-    """The names of a part's modules, in one layer after another."""
+    """The names of a matrix's modules, in one layer after another."""
 
-    def __init__(self, part: str) -> None:
-        self.part = part
-        self.inside = _MODULES.get(part, ())
+    def __init__(self, matrix: Matrix) -> None:
+        self.matrix = matrix
+        self.inside = MODULES.get(matrix, ())
 
     def of(self, layer: int) -> Iterator[str]:
         for before in _BEFORE:
@@ -122,9 +105,9 @@ class Names:
         entries = list(entries)
         if any(matches(entry, name) for entry in entries for name in self.of(layer)):
             return True
-        if self.part != "experts":
+        if self.matrix != "experts":
             return False
-        for matrices in _EXPERT:
+        for matrices in EXPERT_MODULES:
             found = [
                 any(matches(entry, f"{name}.0.{matrix}") for entry in entries for name in self.of(layer))
                 for matrix in matrices
@@ -150,7 +133,7 @@ def dense_parts(model: Stack) -> list[Matrices]:
     Latent attention has besides those of training the two of decoding, in which the
     matrix behind the latent is taken apart.
     """
-    found: dict[tuple[int, str], Matrices] = {}
+    found: dict[tuple[int, Matrix], Matrices] = {}
     run = Run(1, 1, 1, causal=model.causal, encoded=model.encoded(1))
     decode = replace(run, decode=True)
     made = passes.Made()
@@ -159,9 +142,8 @@ def dense_parts(model: Stack) -> list[Matrices]:
         if block.mixer is not None:
             parts += [each._replace(branch="attention") for each in made.of(block.mixer, decode, model.d_model)]
         for each in parts:
-            if each.shape or each.matrices:
-                name = each.cost.name
-                found.setdefault((kind, name), Matrices(kind, role_of(each), Names(name)))
+            if each.matrix and (each.shape or each.matrices):
+                found.setdefault((kind, each.matrix), Matrices(kind, role_of(each), Names(each.matrix)))
     return list(found.values())
 
 

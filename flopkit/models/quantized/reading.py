@@ -127,7 +127,7 @@ def _formats(plan: Plan, model: Stack, base: str, bare_router: bool) -> tuple[Fo
     for part in (parts := dense_parts(model)):
         counted: Counter[Any] = Counter()
         for layers in alike.get(part.kind, {}).values():
-            bare = bare_router and part.names.part == "router"
+            bare = bare_router and part.names.matrix == "router"
             counted[base if bare else _packed(plan, part, layers[0], ignored, groups, base)] += len(layers)
         found.append((part, counted))
     roles: dict[str, Counter[Any]] = {}
@@ -135,7 +135,7 @@ def _formats(plan: Plan, model: Stack, base: str, bare_router: bool) -> tuple[Fo
         roles.setdefault(part.role, Counter()).update(counted)
     usual = {role: counted.most_common(1)[0][0] for role, counted in roles.items()}
     others = [
-        Otherwise(part.kind, part.names.part, layers, packed)
+        Otherwise(part.kind, part.names.matrix, layers, packed)
         for part, counted in found
         for packed, layers in counted.items()
         if packed != usual[part.role]

@@ -18,7 +18,7 @@ from flopkit.models.vision.networks import NETWORKS, cnn_published, through
 from flopkit.names import find
 from flopkit.sizes import Size, choice, short
 from flopkit.tables import Table
-from flopkit.training.memory import OPTIMIZERS, PRECISIONS, Kept, Memory, state_bytes
+from flopkit.training.memory import OPTIMIZERS, PRECISIONS, Memory, state_bytes
 from flopkit.training.steps import POLICIES, Step
 
 __all__ = ["ConvNet"]
@@ -235,7 +235,7 @@ class ConvNet:
             )
         choice("optimizer", optimizer, tuple(OPTIMIZERS))
         image = self._pass(batch, height, width, "fp32" if precision == "fp32" else "bf16", training=True)
-        pixels, *kept = (Kept(name, held) for name, held in image.kept.items())
+        pixels, *kept = image.kept.values()
         ends = nbytes(image.elements, "fp32")
         if trained == "all":
             ends = ends + pixels.bytes
@@ -326,5 +326,7 @@ class ConvNet:
         return summary(self, self._sizes())._repr_html_()
 
     def _sizes(self) -> dict[str, str]:
-        layers = sum(kind not in ("norm", "activation", "other") for kind in self.kinds.values())
+        layers = sum(
+            kind not in ("norm", "activation", "other") for kind in (layer.kind for layer in self._pass().layers)
+        )
         return {"layers": f"{layers} with weights", "classes": amount(CLASSES)}

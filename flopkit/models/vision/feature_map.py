@@ -17,6 +17,7 @@ from flopkit.layers.pooling import max_pool2d
 from flopkit.layers.positions import conv_output
 from flopkit.layers.products import dense
 from flopkit.models.parts import Part
+from flopkit.training.memory import Kept
 
 __all__ = ["KINDS", "FeatureMap", "Layer", "nested", "weight_gradient"]
 
@@ -54,9 +55,10 @@ class FeatureMap:
     network: str
     pixels: tuple[int, int]  # of the image that went in
     training: bool = False  # whether norms take the statistics of the batch
-    tensor: str = "image"  # what the map is called among those that are kept
+    label: str = "image"  # what tables call the map among those that are kept
+    tensor: object = field(default_factory=object)  # which one it is
     layers: list[Layer] = field(default_factory=list)
-    kept: dict[str, Any] = field(default_factory=dict)  # bytes, by tensor
+    kept: dict[object, Kept] = field(default_factory=dict)  # by tensor
 
     @property
     def elements(self) -> Any:
@@ -70,10 +72,10 @@ class FeatureMap:
     def _keep(self) -> None:
         """The map is read in the backward pass. A tensor that two layers keep is there
         once."""
-        self.kept.setdefault(self.tensor, nbytes(self.elements, self.dtype))
+        self.kept.setdefault(self.tensor, Kept(self.label, nbytes(self.elements, self.dtype)))
 
     def _made(self, name: str) -> None:
-        self.tensor = f"{name}, output"
+        self.label, self.tensor = f"{name}, output", object()
 
     def _passed(self, name: str, kind: str, cost: Cost, maps: int = 0) -> None:
         """A layer without products: its backward pass moves what the forward pass does,
@@ -123,7 +125,7 @@ class FeatureMap:
         """Batch normalisation, which keeps mean and deviation of each channel, too."""
         sizes = {"batch": self.batch, "channels": self.channels, "positions": self.height * self.width}
         self._keep()
-        self.kept[f"{name}, statistics"] = nbytes(2 * self.channels, "fp32")
+        self.kept[object()] = Kept(f"{name}, statistics", nbytes(2 * self.channels, "fp32"))
         self._passed(name, "norm", batch_norm(**sizes, dtype=self.dtype), maps=1)
         if self.training:
             trained = batch_norm(**sizes, training=True, dtype=self.dtype)
@@ -162,7 +164,7 @@ class FeatureMap:
         self._keep()
         self._passed(name, "other", cost)
         self.height, self.width = rows, columns
-        self.kept[f"{name}, places"] = nbytes(self.elements, "int64")
+        self.kept[object()] = Kept(f"{name}, places", nbytes(self.elements, "int64"))
         self._made(name)
 
     def average_pool(self, name: str, side: int = 1) -> None:
