@@ -31,6 +31,7 @@ THOROUGH = (
     "counter",
     "models/test_vision.py",
     "models/test_convnets.py",
+    "models/test_display_names.py",
     "book/gallery",
     "book/test_site.py",
     "browser",

@@ -1,4 +1,4 @@
-"""What parts say of themselves: numbers rest on it and not on names, and it agrees with how devices share a layer."""
+"""What parts say of themselves agrees with how devices share a layer."""
 
 from dataclasses import replace
 from functools import cache
@@ -7,7 +7,7 @@ import pytest
 from models.test_families import described
 
 import flopkit as fk
-from flopkit.models import LastLayers, families, passes
+from flopkit.models import families, passes
 from flopkit.models.lora import LoRA
 from flopkit.models.parts import SPLITS, Run
 
@@ -28,36 +28,6 @@ NAMES = [
 @cache
 def model_of(name):
     return fk.load(name) if name in NAMES else fk.from_hf(described(name))
-
-
-def is_known(model, seq, trained):
-    """Whether a model can be trained so: two towers and layers that share weights cannot in part."""
-    try:
-        model.train_step(**seq, trained=trained)
-    except ValueError as error:
-        assert trained != "all" and "known" in str(error)
-        return False
-    return True
-
-
-@pytest.mark.parametrize("name", [*NAMES, *families()])
-def test_no_number_of_a_step_rests_on_a_name(name, monkeypatch):
-    """The same steps with every part of a layer renamed."""
-    model = model_of(name)
-    seq = {} if model.patches else {"seq": 32}
-    trained = [each for each in ("all", "head", LastLayers(1)) if is_known(model, seq, each)]
-
-    def steps():
-        for each in trained:
-            for recompute, stop in (("none", False), ("selective", False), ("full", False), ("full", True)):
-                step = model.train_step(**seq, recompute=recompute, early_stop=stop, trained=each)
-                yield step.model_flops, step.hardware_flops, step.under("SIX_N").model_flops, step.outside.flops
-
-    before, layer = list(steps()), passes.layer
-    monkeypatch.setattr(
-        passes, "layer", lambda *sizes: [each._replace(cost=each.cost.named("a part")) for each in layer(*sizes)]
-    )
-    assert list(steps()) == before
 
 
 def layers(model, steps=(False, True)):
