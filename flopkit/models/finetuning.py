@@ -222,8 +222,8 @@ def _through_core(core: Part, live: set[str]) -> tuple[dict[str, Any], list[Cost
     forward = core.cost.macs_by_kind
     values = {kind: forward[kind] - scores.get(kind, 0) for kind in forward if kind in scores and kind != "pairs"}
     # the gradients of queries, of keys, of values, and of the softmax's output, without which the first two cannot be
-    first = len(live & {"queries", "keys"})
-    second = len(live & {"values"}) + (first > 0)
+    first = len(live.intersection(core.reads[:2]))
+    second = len(live.intersection(core.reads[2:])) + (first > 0)
     found = {kind: 2 * count for kind, count in forward.items()}
     spared: dict[str, Any] = {}
     for kind, count in values.items():

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 import flopkit as fk
-from flopkit.models import LastLayers, Segments
+from flopkit.models import MLP, Attention, Block, LastLayers, LoRA, Model, Parallel, Segments, StateSpace
 
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
 
@@ -199,6 +199,20 @@ STATES = {
         "state_size": 24, "n_groups": 2, "expand": 2, "conv_kernel": 4, "chunk_size": 8, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
     },
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("trained", [LoRA(rank=4), LoRA(rank=4, targets="v_proj"), LastLayers(1)])
+def test_branches_side_by_side_may_stand_in_any_order(trained):
+    """What flows inside of the second one has a name of its own, and is followed all the same."""
+    attention, state = Attention(heads=4, kv_heads=2, head_dim=16), StateSpace(heads=4, head_dim=16, state=8)
+
+    def step(*branches):
+        block = Block(mixer=Parallel(branches=branches), mlp=MLP(d_ff=128))
+        return Model(name="both", d_model=64, vocab=100, blocks=((block, 2),), order=(0, 0)).train_step(
+            seq=32, trained=trained
+        )
+
+    assert step(attention, state).backward.flops == step(state, attention).backward.flops
 
 
 @pytest.mark.parametrize("family", STATES)
