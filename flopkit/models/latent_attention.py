@@ -149,13 +149,23 @@ class LatentAttention(Branch):
                 Kept("latent of queries, its norm's input", nbytes(tokens * self.q_lora, dtype), split="tokens")
             )
             found.append(
-                Kept("latent of queries", nbytes(tokens * self.q_lora, dtype), weights_of=("q_up",), split="tokens")
+                Kept(
+                    "latent of queries",
+                    nbytes(tokens * self.q_lora, dtype),
+                    weights_of=("q_up",),
+                    split="tokens",
+                    tensor="latent",
+                )
             )
         norms = 1 if self.q_lora is None else 2
         found += [
             Kept("latent of keys and values, its norm's input", nbytes(tokens * self.kv_lora, dtype), split="tokens"),
             Kept(
-                "latent of keys and values", nbytes(tokens * self.kv_lora, dtype), weights_of=("kv_up",), split="tokens"
+                "latent of keys and values",
+                nbytes(tokens * self.kv_lora, dtype),
+                weights_of=("kv_up",),
+                split="tokens",
+                tensor="latent",
             ),
             Kept("statistics of these norms", nbytes(norms * tokens, "fp32"), split="tokens"),
         ]

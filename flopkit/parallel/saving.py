@@ -23,7 +23,7 @@ for the input of the linear layer behind attention; tiles of 128 numbers have a 
 fp32 in DeepGEMM. What the router reads stays as it is (section 3.3.1)."""
 
 _UP = ("q_up", "kv_up")
-_MADE_AGAIN = ("latent of queries", "latent of keys and values", "keys", "values")
+_MADE_AGAIN = ("latent", "keys", "values")
 _TILE = 128
 
 

@@ -72,7 +72,7 @@ class Kept(NamedTuple):
     weights_of: tuple[str, ...] = ()
     split: Literal["tokens", "features", "experts"] = "features"
     remade: bool = False
-    tensor: Literal["", "queries", "keys", "values", "heads", "experts' hidden", "experts' outputs"] = ""
+    tensor: Literal["", "latent", "queries", "keys", "values", "heads", "experts' hidden", "experts' outputs"] = ""
 
 
 @dataclass(frozen=True, repr=False)

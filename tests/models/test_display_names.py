@@ -75,12 +75,12 @@ def of_shares(model):
     }
 
 
-def of_parallel_step(model):
+def of_parallel_step(model, **saving):
     for each in (shares, gathered, *vars(ranks).values()):
         if hasattr(each, "cache_clear"):
             each.cache_clear()
     layout = fk.parallel.Layout(tensor=2, data=2, recompute="selective")
-    step = fk.parallel.step(model, layout, "dgx-h100", seq=SEQ, batch=4)
+    step = fk.parallel.step(model, layout, "dgx-h100", seq=SEQ, batch=4, **saving)
     return step.seconds, step.parts, step.sent, of_memory(step.memory)
 
 
@@ -119,6 +119,8 @@ def questions(model):
         yield f"checkpoint, {said['quant_method']}", partial(of_checkpoint, model, said)
     yield "shares", lambda: of_shares(model)
     yield "parallel", lambda: of_parallel_step(model)
+    yield "parallel, narrow", lambda: of_parallel_step(model, activations="deepseek-v3", weigh_inside=True)
+    yield "parallel, run again", lambda: of_parallel_step(model, mla_up_proj=True)
 
 
 def answers(name):
