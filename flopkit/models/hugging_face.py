@@ -107,7 +107,7 @@ def _read(config: Mapping[str, Any], mtp: bool) -> Model:
     layers = ARCHITECTURES[family](c, str(config.get("_name_or_path") or kind))
     not_the_decoder_alone(layers, kind, config.get("architectures"))
     model = ended(layers, kind, task, tasks(family), lambda: c.labels)
-    if outer != kind and not model.causal:
+    if outer != kind and not (model.causal and "text" in tasks(family)):
         why = f"its part for text, a {kind!r}, is no decoder, and nothing by itself"
         raise UnknownTypeError(f"model_type={outer!r} is not described here: {why}; {WAY_OUT}")
     if c.fields.get("is_causal") is not None and not c.flag("is_causal"):

@@ -9,7 +9,7 @@ from family_samples.sizes import DECODER
 
 import flopkit as fk
 from flopkit.models import architectures
-from flopkit.models.text_parts import FLAT, HANDED_ON, TEXT_TYPES
+from flopkit.models.text_parts import FLAT, HANDED_ON, OF_THE_PART, TEXT_TYPES, UNTIED
 
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
 
@@ -48,10 +48,27 @@ def test_the_types_of_parts_are_those_of_transformers():
     )
 
 
+def shares_its_table(config):
+    """Whether the model that transformers builds has one table as head and embedding; None: it has no head to look at."""
+    for auto in (
+        "AutoModelForImageTextToText",
+        "AutoModelForMultimodalLM",
+        "AutoModelForSeq2SeqLM",
+        "AutoModelForCausalLM",
+    ):
+        known = getattr(transformers, auto)._model_mapping
+        if type(config) in known:
+            with torch.device("meta"):
+                model = getattr(transformers, auto).from_config(config)
+            head = model.get_output_embeddings()
+            return None if head is None else head.weight is model.get_input_embeddings().weight
+    return None
+
+
 @pytest.mark.parametrize("outer", sorted(WHOLE))
 def test_tied_or_not_as_transformers_has_it(outer):
     """All that whole and part may say of it."""
-    seen, failed = 0, []
+    seen, failed, own = 0, [], outer in (*UNTIED, *OF_THE_PART)
     for tied, within in itertools.product((None, True, False), repeat=2):
         config = file_of(outer, tied, within)
         try:
@@ -59,22 +76,33 @@ def test_tied_or_not_as_transformers_has_it(outer):
         except Exception as error:
             failed.append(error)
             continue
+        found = shares_its_table(theirs) if own or not hasattr(theirs, TIED) else bool(getattr(theirs, TIED))
         try:
             ours = fk.from_hf(config)
         except ValueError as error:
-            if "missing of the whole" in str(error):
-                assert tied is None and within is not None, (tied, within)
-                continue
             if "is no decoder, and nothing by itself" in str(error):
                 return
-            raise
-        if not hasattr(theirs, TIED):
-            pytest.skip("a model in the model, which ties by its own configuration")
+            if outer in UNTIED and "does not tie the head" in str(error):
+                assert found is False and True in (tied, within), (tied, within)
+            elif "missing of the whole" in str(error):
+                assert tied is None and within is not None, (tied, within)
+                continue
+            else:  # how such a decoder is tied by itself is another test
+                assert "only tied" in str(error) or "only with tie_word_embeddings" in str(error)
+        else:
+            if not ours.writes:  # CLIP, which has no head
+                return
+            assert found in (None, ours.tied), (tied, within)
         seen += 1
-        assert ours.tied == bool(getattr(theirs, TIED, False)), (tied, within)
     if len(failed) == 9:
         pytest.skip(f"transformers refuses such a part: {failed[0]}")
     assert seen >= 6, failed
+
+
+@pytest.mark.parametrize("outer", ["sam3", "omdet-turbo"])
+def test_a_text_tower_of_a_model_that_writes_no_text_is_refused(outer):
+    with pytest.raises(ValueError, match="its part for text, a 'clip_text_model', is no decoder"):
+        fk.from_hf(file_of(outer, None, None))
 
 
 PICTURES = {

@@ -39,9 +39,9 @@ def _cohere(c: Fields) -> dict[str, Any]:
 
 def _cohere2(c: Fields) -> dict[str, Any]:
     """Layers without a window do not turn their queries and keys."""
-    whole = heads_of(c, c.flag("attention_bias"), head_dim=c.head_dim(""), rotary=0)
+    whole = heads_of(c, c.flag("attention_bias"), rotary=0)
     c.demand("window")
-    windows = c.windows(every=4, every_key=("sliding_window_pattern",), rotary=c.head_dim(""))
+    windows = c.windows(every=4, every_key=("sliding_window_pattern",), rotary=c.head_dim())
     more = {"norm": "layer", "norm_bias": False, "tied": c.flag("tie_word_embeddings", True)}
     return common(c, attention=whole, norms="parallel", **more) | windows
 
