@@ -14,6 +14,7 @@ from flopkit.models.architectures.pictures import pictures_of
 from flopkit.models.blocks import Block
 from flopkit.models.config_fields import TIED, Fields, left_out
 from flopkit.models.config_files import configuration
+from flopkit.models.misnamed import in_other_words
 from flopkit.models.model import Model
 from flopkit.models.quantized import formats_in
 from flopkit.models.text_parts import part_for_text, says
@@ -105,6 +106,7 @@ def _read(config: Mapping[str, Any], mtp: bool) -> Model:
     task = task_of(outer, config.get("architectures"))
     c = Fields(config, kind, left_out(kind, family))
     layers = ARCHITECTURES[family](c, str(config.get("_name_or_path") or kind))
+    in_other_words(c)
     not_the_decoder_alone(layers, kind, config.get("architectures"))
     model = ended(layers, kind, task, tasks(family), lambda: c.labels)
     if outer != kind and not (model.causal and "text" in tasks(family)):
