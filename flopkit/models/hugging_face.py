@@ -129,6 +129,8 @@ def _read(config: Mapping[str, Any], mtp: bool) -> Model:
             notes.append(f"the part for text of a {outer}: {counted}")
             if rest := [key for key in others if key != "vision_config"]:
                 notes.append(f"{', '.join(rest)} is not counted")
+    elif outer != kind:
+        notes.append(f"the part for text of a {outer}: what the model has beside it is not counted")
     if outer == "paligemma":
         notes.append("pictures and prompts, which see each other in both directions, count as causal, as answers are")
     formats, more = formats_in(whole, model, config)

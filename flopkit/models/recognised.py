@@ -149,7 +149,7 @@ _DRAFTS = ("draft_vocab_size", "eagle_config", "dflash_config", "speculators_con
 
 _SIZED: tuple[tuple[tuple[str, ...], str], ...] = (
     (("model_config", "context_window_size"), f"this is mlc-chat-config.json, in MLC's words; {CONFIG} that it was compiled from"),
-    (("n_dense_layers", "inter_dim"), f"this is for DeepSeek's own inference code; {CONFIG}, which lies beside its weights"),
+    (("moe_inter_dim", "dim"), f"this is for DeepSeek's own inference code; {CONFIG}, which lies beside its weights"),
     (("experts_per_token", "swiglu_limit"), f"this is original/config.json of a gpt-oss, in other words; {CONFIG}, one folder above"),
     (("ssm_cfg", "d_model"), f"this is for the code of state-spaces/mamba; {CONFIG} in transformers' words, such as that of state-spaces/mamba-130m-hf"),
     (("embed_dim", "vision_cfg", "text_cfg"), "this is for open_clip, in other words; give the config.json of the same model in transformers' words, or count it: fk.count(model, images, text)"),

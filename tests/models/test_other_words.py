@@ -65,7 +65,7 @@ def test_draft_models_by_their_class(classes):
         (EAGLE_3, "this configures a draft model of speculative decoding ('LlamaForCausalLM')"),
         (LLAMA | {"dflash_config": {"mask_token_id": 5}}, "this configures a draft model of speculative decoding, which"),
         (MLC, "this is mlc-chat-config.json, in MLC's words; give the config.json"),
-        ({"dim": 7168, "inter_dim": 18432, "n_layers": 61, "n_dense_layers": 3, "n_heads": 128, "vocab_size": 129280}, "DeepSeek's own inference code"),
+        ({"dim": 7168, "inter_dim": 18432, "moe_inter_dim": 2048, "n_layers": 61, "n_heads": 128, "vocab_size": 129280}, "DeepSeek's own inference code"),
         ({"hidden_size": 2880, "num_hidden_layers": 36, "num_experts": 128, "experts_per_token": 4, "swiglu_limit": 7.0}, "original/config.json of a gpt-oss"),
         ({"d_model": 768, "n_layer": 24, "vocab_size": 50277, "ssm_cfg": {}, "rms_norm": True}, "for the code of state-spaces/mamba"),
         ({"embed_dim": 512, "vision_cfg": {"layers": 12}, "text_cfg": {"width": 512}}, "this is for open_clip"),

@@ -105,6 +105,17 @@ def test_a_text_tower_of_a_model_that_writes_no_text_is_refused(outer):
         fk.from_hf(file_of(outer, None, None))
 
 
+def test_what_stands_beside_the_decoder_is_noted_where_no_part_of_the_file_names_it():
+    """Fuyu, whose one product of patches has no configuration of its own."""
+    config = transformers.AutoConfig.for_model("fuyu")
+    with torch.device("meta"):
+        model = transformers.FuyuForCausalLM._from_config(config)
+    ours = fk.from_hf(config.to_dict() | {"architectures": ["FuyuForCausalLM"]})
+    beside = sum(p.numel() for p in model.model.vision_embed_tokens.parameters())
+    assert ours.params == sum(p.numel() for p in model.parameters()) - beside and beside > 0
+    assert "the part for text of a fuyu: what the model has beside it is not counted" in ours.notes
+
+
 PICTURES = {
     "qwen2_vl": 4,
     "qwen2_5_vl": 4,
