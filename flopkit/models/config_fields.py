@@ -377,7 +377,5 @@ class Fields:
     def refuse(self, **usual: Any) -> None:
         """Values that a family allows and flopkit does not support."""
         for key, value in usual.items():
-            if self.get(key, value) != value:
-                raise ValueError(
-                    f"{key}={sizes.short(self.fields[key])}: flopkit supports {self.kind} only with {key}={value!r}"
-                )
+            if (said := self.get(key, value)) != value:
+                raise ValueError(f"{key}={sizes.short(said)}: flopkit supports {self.kind} only with {key}={value!r}")
