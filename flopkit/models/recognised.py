@@ -9,7 +9,7 @@ from flopkit import units
 from flopkit.models.unknown_types import draft_model
 from flopkit.sizes import short
 
-__all__ = ["unwrapped", "weights"]
+__all__ = ["instead_of_json", "unwrapped", "weights"]
 
 CONFIG = "give the config.json of the model"
 
@@ -33,6 +33,30 @@ def weights(head: bytes) -> str:
         return f"an HDF5 file (tf_model.h5): weights; {beside}"
     if head[:4] in (b"ggml", b"tjgg", b"lmgg", b"fmgg"):
         return f"a GGML file, older than GGUF: convert it, or {CONFIG}"
+    return ""
+
+
+def instead_of_json(data: bytes, place: int) -> str:
+    """What a text is that is no JSON, and what to do; nothing where that is not seen. *place*: the first sign that does not fit.
+
+    >>> instead_of_json(b'{"a": 1,}', 8)
+    'a comma stands before a closing bracket: remove it'
+    >>> instead_of_json(b"{'a': True}", 1)
+    'this is a dictionary of Python: pass it itself, fk.from_hf({…})'
+    """
+    text = data.decode("utf-8", "replace").lstrip("\ufeff")
+    if text.startswith("version https://git-lfs"):
+        return "this is a pointer of Git LFS: git lfs pull brings the file"
+    if text.lstrip()[:1] == "<":
+        return "this is a page of the web: download the file itself, such as …/resolve/main/config.json"
+    if text[place:].lstrip()[:1] in ("}", "]") and text[:place].rstrip().endswith(","):
+        return "a comma stands before a closing bracket: remove it"
+    if text[place:].startswith(("//", "/*", "#")):
+        return "JSON has no comments: remove them"
+    if text[place:].startswith(("'", "True", "False", "None")):
+        return "this is a dictionary of Python: pass it itself, fk.from_hf({…})"
+    if text.lstrip()[:1] in ("{", "[") and not text[place:].strip():
+        return "the file ends early: copy it again"
     return ""
 
 
@@ -66,8 +90,8 @@ def unwrapped(config: Any, given: str = "") -> Mapping[str, Any]:
     whole = isinstance(config.get("model_type"), str)
     if any(key in config for key in _DRAFTS):
         raise ValueError(draft_model(config.get("architectures")))
-    for keys, what in _SIZED:
-        if set(keys) <= set(config) and (not whole or "model_config" in keys):
+    for keys, what in (*_TYPED, *(() if whole else _SIZED)):
+        if set(keys) <= set(config):
             raise ValueError(what)
     for keys, text in _KNOWN:
         sized = _sized(config) and (whole or isinstance(text, str))  # old files have no model_type
@@ -147,8 +171,13 @@ _OF_TIMM = {
 _DRAFTS = ("draft_vocab_size", "eagle_config", "dflash_config", "speculators_config")
 """Keys of which one tells a draft model."""
 
-_SIZED: tuple[tuple[tuple[str, ...], str], ...] = (
+_TYPED = (
     (("model_config", "context_window_size"), f"this is mlc-chat-config.json, in MLC's words; {CONFIG} that it was compiled from"),
+    (("model_format", "model_family"), "this is what Ollama says of a GGUF file; give the GGUF file, or the config.json of the model"),
+)  # fmt: skip
+"""Keys that tell a file for another program that has a model_type, and what to say."""
+
+_SIZED: tuple[tuple[tuple[str, ...], str], ...] = (
     (("moe_inter_dim", "dim"), f"this is for DeepSeek's own inference code; {CONFIG}, which lies beside its weights"),
     (("experts_per_token", "swiglu_limit"), f"this is original/config.json of a gpt-oss, in other words; {CONFIG}, one folder above"),
     (("ssm_cfg", "d_model"), f"this is for the code of state-spaces/mamba; {CONFIG} in transformers' words, such as that of state-spaces/mamba-130m-hf"),
@@ -183,6 +212,7 @@ _KNOWN: tuple[tuple[tuple[str, ...], str | Callable[[Mapping[str, Any]], str]], 
     (("_from_model_config",), _GENERATION),
     (("do_sample",), _GENERATION),
     (("model", "search"), _GENAI),
+    (("general.architecture",), "this is the metadata of a GGUF file; give the GGUF file itself"),
     (
         ("pooling_mode_mean_tokens",),
         f"this is 1_Pooling/config.json of sentence-transformers, about a mean; {CONFIG}, one folder above",

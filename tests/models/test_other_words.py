@@ -70,6 +70,8 @@ def test_draft_models_by_their_class(classes):
         ({"d_model": 768, "n_layer": 24, "vocab_size": 50277, "ssm_cfg": {}, "rms_norm": True}, "for the code of state-spaces/mamba"),
         ({"embed_dim": 512, "vision_cfg": {"layers": 12}, "text_cfg": {"width": 512}}, "this is for open_clip"),
         ({"model": {"type": "phi3", "decoder": {"hidden_size": 3072}}, "search": {}}, "this is genai_config.json, of ONNX Runtime"),
+        ({"model_format": "gguf", "model_family": "llama", "model_type": "8.0B", "file_type": "Q4_0"}, "what Ollama says of a GGUF file"),
+        ({"general.architecture": "llama", "llama.block_count": 32, "llama.embedding_length": 4096}, "the metadata of a GGUF file"),
         ({"word_embedding_dimension": 384, "pooling_mode_mean_tokens": True}, "1_Pooling/config.json"),
         ({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4"}}, "this is hf_quant_config.json"),
         ({"bits": 4, "group_size": 128, "desc_act": False}, "about formats and not about sizes"),
@@ -82,6 +84,29 @@ def test_files_of_other_programs(tmp_path, file, why):
     with pytest.raises(ValueError) as error:
         fk.from_hf(path)
     assert why in str(error.value) and str(path) in str(error.value)
+
+
+TEXT = json.dumps(LLAMA)[:-1]
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        (TEXT + ",\n}", "a comma stands before a closing bracket: remove it"),
+        ("{// the model\n" + TEXT[1:] + "}", "JSON has no comments: remove them"),
+        (str(LLAMA), "this is a dictionary of Python: pass it itself"),
+        (TEXT + ', "tie_word_embeddings": False}', "this is a dictionary of Python: pass it itself"),
+        (TEXT, "the file ends early: copy it again"),
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 2\n", "git lfs pull brings the file"),
+        ("<!doctype html><html></html>", "this is a page of the web: download the file itself"),
+    ],
+)
+def test_text_that_is_no_json_says_what_to_do(tmp_path, text, why):
+    path = tmp_path / "config.json"
+    path.write_text(text, "utf-8")
+    with pytest.raises(ValueError, match="not a JSON file: ") as error:
+        fk.from_hf(path)
+    assert str(error.value).count(why) == 1 and "\n" not in str(error.value)
 
 
 def test_a_quantised_model_is_no_file_about_formats():
