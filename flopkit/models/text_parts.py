@@ -43,6 +43,8 @@ OF_THE_PART = ("llama4", "vibevoice")
 UNTIED = ("audioflamingo3", "musicflamingo", "qwen2_audio", "vibevoice_asr", "voxtral")
 """Models whose head transformers never ties, whatever a file says."""
 
+LABELS = ("id2label", "num_labels", "_num_labels")
+
 OLDER, PREFIX = "tie_embedding", "use_bidirectional_attention"
 
 
@@ -89,7 +91,8 @@ def part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, li
     said = {"model_type": _type_of_part(outer), **config[inside]}
     if outer == "paligemma" and said.get(PREFIX) is True:  # of pictures and prompts; transformers says it in each file
         del said[PREFIX]
-    above = {key: config[key] for key in ("architectures", "_name_or_path") if key in config}
+    said = {key: value for key, value in said.items() if key not in LABELS}  # a head reads those of the whole
+    above = {key: config[key] for key in ("architectures", "_name_or_path", *LABELS) if key in config}
     tied = _tied(config, outer, inside)
     if outer in UNTIED and flag(TIED, tied.get(TIED, said.get(TIED, False))):
         raise ValueError(

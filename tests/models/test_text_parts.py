@@ -105,6 +105,28 @@ def test_a_text_tower_of_a_model_that_writes_no_text_is_refused(outer):
         fk.from_hf(file_of(outer, None, None))
 
 
+@pytest.mark.parametrize("labels", [5, 1, None])
+@pytest.mark.parametrize(
+    "outer, name",
+    [
+        ("gemma3", "Gemma3ForSequenceClassification"),
+        ("qwen3_5", "Qwen3_5ForSequenceClassification"),
+        ("qwen3_5", "Qwen3_5ForTokenClassification"),
+        ("qwen3_asr", "Qwen3ASRForTokenClassification"),
+    ],
+)
+def test_labels_are_those_of_the_whole(outer, name, labels):
+    """A reward model of a model of text and pictures: its head is as wide as the whole says, whatever its part for text says."""
+    config = transformers.AutoConfig.for_model(outer, **({} if labels is None else {"num_labels": labels}))
+    with torch.device("meta"):
+        model = getattr(transformers, name)._from_config(config)
+    head = sum(p.numel() for part, module in model.named_children() if part != "model" for p in module.parameters())
+    file = config.to_dict() | {"architectures": [name]}
+    file["text_config"] = file["text_config"] | {"id2label": {str(i): str(i) for i in range(7)}}
+    bare = fk.from_hf(file | {"architectures": [name[: name.index("For")] + "Model"]})
+    assert fk.from_hf(file).params - bare.params == head
+
+
 def test_what_stands_beside_the_decoder_is_noted_where_no_part_of_the_file_names_it():
     """Fuyu, whose one product of patches has no configuration of its own."""
     config = transformers.AutoConfig.for_model("fuyu")
