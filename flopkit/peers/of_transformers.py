@@ -114,7 +114,11 @@ class Built:
         first: Exception | None = None
         for where, place in (("meta", torch.device("meta")), ("fake tensors", FakeTensorMode())):
             with _quiet(), place:
-                model = self.model if where == "meta" else _made(type(self.model), self.model.config)
+                try:
+                    model = self.model if where == "meta" else _made(type(self.model), self.model.config)
+                except Exception as error:  # BLIP asks for values while it is built
+                    first = first or error
+                    continue
                 with self.given.naming():
                     inputs, notes = inputs_of(model, seq, batch)
                 try:

@@ -170,6 +170,7 @@ LLAMA = hf_config("llama-3.2-1b") | {"num_hidden_layers": 1}
         (hf_config("gpt2"), {"seq": 1025}, ValueError, r"seq=1025: GPT2LMHeadModel has learned positions for 1,024 tokens"),
         (lambda: config("opt"), {"seq": 2049}, ValueError, r"seq=2049: OPTForCausalLM has learned positions for 2,048 tokens"),
         (lambda: config("roberta", max_position_embeddings=514), {"seq": 513}, ValueError, r"seq=513: \w+ has learned positions for 512 tokens"),
+        (lambda: config("blip"), {"seq": 8}, ValueError, r"BlipFor\w+ of transformers .* does not run without values.*: fk.count\(model"),
         (lambda: config("grounding-dino"), {"seq": 8}, ValueError, r"GroundingDino\w+ of transformers .* does not run without values, with the inputs that flopkit makes"),
         ({"weight_map": {}}, {"seq": 8}, ValueError, r"this is the index of weights"),
     ],
