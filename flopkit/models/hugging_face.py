@@ -14,7 +14,7 @@ from flopkit.models.architectures.pictures import pictures_of
 from flopkit.models.blocks import Block
 from flopkit.models.config_fields import TIED, Fields, left_out
 from flopkit.models.config_files import configuration
-from flopkit.models.misnamed import in_other_words
+from flopkit.models.misnamed import SAME_SIZE, in_other_words
 from flopkit.models.model import Model
 from flopkit.models.quantized import formats_in
 from flopkit.models.text_parts import part_for_text, says
@@ -89,7 +89,8 @@ def _whole_file(config: Mapping[str, Any]) -> None:
     """Refuse a file that names a type and none of its sizes."""
     kind = config.get("model_type")
     sizes = left_out(kind, SAME.get(kind, kind)) if isinstance(kind, str) else {}
-    if sizes and not any(key in sizes or isinstance(value, Mapping) for key, value in config.items()):
+    known = {*sizes, *(word for words in SAME_SIZE for word in words)}
+    if sizes and not any(key in known or isinstance(value, Mapping) for key, value in config.items()):
         raise ValueError(f"model_type={kind!r} stands here without any size: give a whole config.json")
 
 

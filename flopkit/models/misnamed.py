@@ -7,7 +7,7 @@ from typing import Any
 
 from flopkit.models.config_fields import Fields
 
-__all__ = ["in_other_words"]
+__all__ = ["SAME_SIZE", "in_other_words"]
 
 SAME_SIZE = (
     ("hidden_size", "d_model", "n_embd", "n_embed", "hidden_dim", "embed_dim", "emb_dim", "model_dim", "dim"),

@@ -170,6 +170,8 @@ LLAMA = hf_config("llama-3.2-1b") | {"num_hidden_layers": 1}
         (hf_config("gpt2"), {"seq": 1025}, ValueError, r"seq=1025: GPT2LMHeadModel has learned positions for 1,024 tokens"),
         (lambda: config("opt"), {"seq": 2049}, ValueError, r"seq=2049: OPTForCausalLM has learned positions for 2,048 tokens"),
         (lambda: config("roberta", max_position_embeddings=514), {"seq": 513}, ValueError, r"seq=513: \w+ has learned positions for 512 tokens"),
+        ({"model_type": "bloom", "num_layers": 24, "n_head": 16, "hidden_dim": 1024, "vocab_size": 96}, {"seq": 8}, ValueError, "hidden_dim=1024 stands here, which is no key of a bloom for transformers, and it takes hidden_size=64: call it hidden_size"),
+        ({"model_type": "step3p7", "hidden_size": 4032, "num_hidden_layers": 45, "num_attention_heads": 64}, {"seq": 8}, ValueError, "hidden_size=4032 stands here.*call it hidden_size, in its text_config"),
         (lambda: config("blip"), {"seq": 8}, ValueError, r"BlipFor\w+ of transformers .* does not run without values.*: fk.count\(model"),
         (lambda: config("grounding-dino"), {"seq": 8}, ValueError, r"GroundingDino\w+ of transformers .* does not run without values, with the inputs that flopkit makes"),
         ({"weight_map": {}}, {"seq": 8}, ValueError, r"this is the index of weights"),

@@ -86,6 +86,13 @@ def test_files_of_other_programs(tmp_path, file, why):
     assert why in str(error.value) and str(path) in str(error.value)
 
 
+def test_a_file_of_an_unknown_type_that_has_sizes_is_not_called_empty(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "step3p7", "hidden_size": 4096, "num_hidden_layers": 45}), "utf-8")
+    with pytest.raises(ValueError, match="model_type='step3p7' is not described here"):
+        fk.from_hf(path)
+
+
 TEXT = json.dumps(LLAMA)[:-1]
 
 
