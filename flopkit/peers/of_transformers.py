@@ -179,8 +179,8 @@ def built(config: Any) -> Built:
 
 def _sizes_as_said(fields: Mapping[str, Any], read: Any) -> None:
     """Refuse a size under a name that the configuration class does not know, where it holds another one: it took a default."""
-    classes = {id(each): each for each in (read, read.get_text_config())}.values()
     try:
+        classes = {id(each): each for each in (read, read.get_text_config())}.values()
         known = [(vars(each), {*vars(type(each)()), *each.attribute_map}) for each in classes]
     except ValueError:  # a model of two others, which has no sizes of its own
         return
