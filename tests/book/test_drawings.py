@@ -747,6 +747,22 @@ def test_numerators_by_hand():
     for name, each in flops.items():
         [bar] = [mark for mark in drawing.marks(name) if mark.kind == "box"]
         assert bar.w == pytest.approx(196 * each / widest, rel=1e-9), name
+        parts = [
+            mark for mark in drawing.canvases[0].marks if mark.kind == "box" and mark.y == bar.y and mark.name != name
+        ]
+        assert [mark.x for mark in parts[1:]] == pytest.approx([mark.x + mark.w for mark in parts[:-1]]), "side by side"
+        assert sum(mark.w for mark in parts) == pytest.approx(bar.w)
+    pieces = {
+        "weights": 6 * matrices,
+        "visible pairs": visible,
+        "hidden pairs": scores - visible,
+        "embedding": 6 * (525_336_576 + 266_240),
+        "scores again": visible / 6,
+    }
+    for name, each in pieces.items():
+        assert drawing.marks(name)[0].w == pytest.approx(196 * each / widest, rel=1e-6), name
+    with pytest.raises(ValueError, match="dense model"):
+        drawings.numerators("mixtral-8x7b")
         assert f"{100 * each * 6375 / 989.4e12:.1f} %" in words(drawing)
 
 
