@@ -6,7 +6,7 @@ from book_ext.page_figures import embedded
 from flopkit import units
 from flopkit.book import gallery
 from flopkit.book.explanations import EPYC, H200, MACHINES, XEON
-from flopkit.book.explanations.h200 import not_measured, undecided
+from flopkit.book.explanations.h200 import held_by_chance, not_measured, undecided
 from flopkit.experiments import NAMES, experiment
 from flopkit.experiments.expectations import Confirmation, launch, weak
 
@@ -103,10 +103,12 @@ def _findings(machine, name):
 
 
 def _why(machine, name):
-    """What probably explains the parts that missed, and what stays open."""
+    """What probably explains the parts that missed, what stays open, and what held by
+    chance."""
     if name in machine.reasons:
         return [f"**Why, on {machine.name}.** {machine.reasons[name](machine)}", ""]
-    return [undecided(machine), ""] if name == "matmul_tiles" and machine is H200 else []
+    open_or_chance = {"matmul_tiles": undecided, "backward_ratio": held_by_chance}
+    return [open_or_chance[name](machine), ""] if name in open_or_chance and machine is H200 else []
 
 
 def _cases(cases):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,6 +22,7 @@ from flopkit.models.transformer import transformer
 from flopkit.models.vision import ConvNet, cnn_names
 from flopkit.models.vision.networks import Name
 from flopkit.names import find, hint, plain
+from flopkit.sizes import short
 
 __all__ = ["any_model", "load", "model_names", "the_model"]
 
@@ -95,12 +97,22 @@ def load(name: str, mtp: bool = False) -> Model | ConvNet:
     return replace(model, name=found, source=config_source(found))
 
 
+_READ = "a config.json, or what stands in one, is read by fk.from_hf(…)"
+_FILE = re.compile(r"[/\\]|\.(json|gguf)$", re.IGNORECASE)
+
+
 def _found(name: Any, known: list[str]) -> str:
     """The name that is meant, or an error with near ones and the other ways."""
+    if isinstance(name, (Mapping, PathLike)):
+        raise TypeError(f"name={short(name)}: fk.load takes the name of a model; {_READ}")
     other = name if isinstance(name, str) and looks_like_id(name) else "org/name"
     ways = f"fk.from_hf({other!r}) reads another model's config.json, fk.models.transformer(…) takes its numbers"
     if isinstance(name, str) and (near := catalogue_name(name)) and plain(near) != plain(name):
         raise ValueError(f"name={name!r} is not a known model; did you mean {near}? {ways}")
+    if isinstance(name, str) and not looks_like_id(name) and _FILE.search(name):
+        raise ValueError(
+            f"name={short(name)} looks like the place of a file, and fk.load takes the name of a model; {_READ}"
+        )
     if isinstance(name, str) and looks_like_id(name):
         near = hint(name.rpartition("/")[2], known)
         raise ValueError(f"name={name!r} is not a known model; {near}{'' if near.endswith('?') else ';'} {ways}")

@@ -32,6 +32,7 @@ __all__ = [
     "class_names",
     "in_transformers",
     "left_out",
+    "type_of_class",
 ]
 
 T = TypeVar("T")
@@ -98,6 +99,22 @@ def class_names(kind: str) -> tuple[str, ...]:
     ('Qwen2Moe',)
     """
     return tuple(_defaults().get(kind, {"classes": ()})["classes"])
+
+
+def type_of_class(name: str) -> str:
+    """The ``model_type`` of a class of transformers; empty for one of another library.
+
+    >>> type_of_class("AlbertForMaskedLM"), type_of_class("Qwen2MoeForCausalLM"), type_of_class("OpenMoeForCausalLM")
+    ('albert', 'qwen2_moe', '')
+    """
+    known = (
+        (begin, kind) for kind, entry in _defaults().items() for begin in entry["classes"] if name.startswith(begin)
+    )
+    return max(((len(begin), kind) for begin, kind in known if _ends_a_class(name[len(begin) :])), default=(0, ""))[1]
+
+
+def _ends_a_class(rest: str) -> bool:
+    return rest.startswith(("For", "Model", "LMHead", "TextModel", "VisionModel", "MTModel"))
 
 
 LAYERS = (*KEYS["layers"], "num_decoder_layers")
@@ -360,7 +377,5 @@ class Fields:
     def refuse(self, **usual: Any) -> None:
         """Values that a family allows and flopkit does not support."""
         for key, value in usual.items():
-            if self.get(key, value) != value:
-                raise ValueError(
-                    f"{key}={sizes.short(self.fields[key])}: flopkit supports {self.kind} only with {key}={value!r}"
-                )
+            if (said := self.get(key, value)) != value:
+                raise ValueError(f"{key}={sizes.short(said)}: flopkit supports {self.kind} only with {key}={value!r}")

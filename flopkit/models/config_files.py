@@ -177,7 +177,8 @@ def _json(data: bytes, place: str) -> Any:
     try:
         return json.loads(data.decode(json.detect_encoding(data)), object_hook=_plain_float)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{place}: not a JSON file: {error}") from None
+        hint = recognised.instead_of_json(data, getattr(error, "pos", 0))
+        raise ValueError(f"{place}: not a JSON file: {error}{hint and f'; {hint}'}") from None
 
 
 def _plain_float(found: dict[str, Any]) -> Any:

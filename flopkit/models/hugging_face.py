@@ -14,6 +14,7 @@ from flopkit.models.architectures.pictures import pictures_of
 from flopkit.models.blocks import Block
 from flopkit.models.config_fields import TIED, Fields, left_out
 from flopkit.models.config_files import configuration
+from flopkit.models.misnamed import SAME_SIZE, in_other_words
 from flopkit.models.model import Model
 from flopkit.models.quantized import formats_in
 from flopkit.models.text_parts import part_for_text, says
@@ -88,7 +89,8 @@ def _whole_file(config: Mapping[str, Any]) -> None:
     """Refuse a file that names a type and none of its sizes."""
     kind = config.get("model_type")
     sizes = left_out(kind, SAME.get(kind, kind)) if isinstance(kind, str) else {}
-    if sizes and not any(key in sizes or isinstance(value, Mapping) for key, value in config.items()):
+    known = {*sizes, *(word for words in SAME_SIZE for word in words)}
+    if sizes and not any(key in known or isinstance(value, Mapping) for key, value in config.items()):
         raise ValueError(f"model_type={kind!r} stands here without any size: give a whole config.json")
 
 
@@ -105,9 +107,13 @@ def _read(config: Mapping[str, Any], mtp: bool) -> Model:
     task = task_of(outer, config.get("architectures"))
     c = Fields(config, kind, left_out(kind, family))
     layers = ARCHITECTURES[family](c, str(config.get("_name_or_path") or kind))
+    in_other_words(c)
     not_the_decoder_alone(layers, kind, config.get("architectures"))
-    model = ended(layers, kind, task, tasks(family), lambda: c.labels)
-    if outer != kind and not model.causal:
+    known = tasks(family)
+    if outer == "qwen3_asr":  # its aligner's head has no bias
+        known = {**known, "token": known["sequence"]}
+    model = ended(layers, kind, task, known, lambda: c.labels)
+    if outer != kind and not (model.causal and "text" in tasks(family)):
         why = f"its part for text, a {kind!r}, is no decoder, and nothing by itself"
         raise UnknownTypeError(f"model_type={outer!r} is not described here: {why}; {WAY_OUT}")
     if c.fields.get("is_causal") is not None and not c.flag("is_causal"):
@@ -127,6 +133,8 @@ def _read(config: Mapping[str, Any], mtp: bool) -> Model:
             notes.append(f"the part for text of a {outer}: {counted}")
             if rest := [key for key in others if key != "vision_config"]:
                 notes.append(f"{', '.join(rest)} is not counted")
+    elif outer != kind:
+        notes.append(f"the part for text of a {outer}: what the model has beside it is not counted")
     if outer == "paligemma":
         notes.append("pictures and prompts, which see each other in both directions, count as causal, as answers are")
     formats, more = formats_in(whole, model, config)

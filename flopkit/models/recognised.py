@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flopkit import units
+from flopkit.models.unknown_types import draft_model
 from flopkit.sizes import short
 
-__all__ = ["unwrapped", "weights"]
+__all__ = ["instead_of_json", "unwrapped", "weights"]
 
 CONFIG = "give the config.json of the model"
 
@@ -32,6 +33,30 @@ def weights(head: bytes) -> str:
         return f"an HDF5 file (tf_model.h5): weights; {beside}"
     if head[:4] in (b"ggml", b"tjgg", b"lmgg", b"fmgg"):
         return f"a GGML file, older than GGUF: convert it, or {CONFIG}"
+    return ""
+
+
+def instead_of_json(data: bytes, place: int) -> str:
+    """What a text is that is no JSON, and what to do; nothing where that is not seen. *place*: the first sign that does not fit.
+
+    >>> instead_of_json(b'{"a": 1,}', 8)
+    'a comma stands before a closing bracket: remove it'
+    >>> instead_of_json(b"{'a': True}", 1)
+    'this is a dictionary of Python: pass it itself, fk.from_hf({…})'
+    """
+    text = data.decode("utf-8", "replace").lstrip("\ufeff")
+    if text.startswith("version https://git-lfs"):
+        return "this is a pointer of Git LFS: git lfs pull brings the file"
+    if text.lstrip()[:1] == "<":
+        return "this is a page of the web: download the file itself, such as …/resolve/main/config.json"
+    if text[place:].lstrip()[:1] in ("}", "]") and text[:place].rstrip().endswith(","):
+        return "a comma stands before a closing bracket: remove it"
+    if text[place:].startswith(("//", "/*", "#")):
+        return "JSON has no comments: remove them"
+    if text[place:].startswith(("'", "True", "False", "None")):
+        return "this is a dictionary of Python: pass it itself, fk.from_hf({…})"
+    if text.lstrip()[:1] in ("{", "[") and not text[place:].strip():
+        return "the file ends early: copy it again"
     return ""
 
 
@@ -63,6 +88,11 @@ def unwrapped(config: Any, given: str = "") -> Mapping[str, Any]:
             )
         return unwrapped(inner, given)
     whole = isinstance(config.get("model_type"), str)
+    if any(key in config for key in _DRAFTS):
+        raise ValueError(draft_model(config.get("architectures")))
+    for keys, what in (*_TYPED, *(() if whole else _SIZED)):
+        if set(keys) <= set(config):
+            raise ValueError(what)
     for keys, text in _KNOWN:
         sized = _sized(config) and (whole or isinstance(text, str))  # old files have no model_type
         if set(keys) <= set(config) and not sized:
@@ -137,7 +167,27 @@ _OF_TIMM = {
 } | {"mobilenetv2_100": "mobilenet_v2", "vit_base_patch16_224": "vit-b-16"}  # fmt: skip
 """What timm calls models that `flopkit.load` has under a name, with the same parameters."""
 
+
+_DRAFTS = ("draft_vocab_size", "eagle_config", "dflash_config", "speculators_config")
+"""Keys of which one tells a draft model."""
+
+_TYPED = (
+    (("model_config", "context_window_size"), f"this is mlc-chat-config.json, in MLC's words; {CONFIG} that it was compiled from"),
+    (("model_format", "model_family"), "this is what Ollama says of a GGUF file; give the GGUF file, or the config.json of the model"),
+)  # fmt: skip
+"""Keys that tell a file for another program that has a model_type, and what to say."""
+
+_SIZED: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("moe_inter_dim", "dim"), f"this is for DeepSeek's own inference code; {CONFIG}, which lies beside its weights"),
+    (("experts_per_token", "swiglu_limit"), f"this is original/config.json of a gpt-oss, in other words; {CONFIG}, one folder above"),
+    (("ssm_cfg", "d_model"), f"this is for the code of state-spaces/mamba; {CONFIG} in transformers' words, such as that of state-spaces/mamba-130m-hf"),
+    (("embed_dim", "vision_cfg", "text_cfg"), "this is for open_clip, in other words; give the config.json of the same model in transformers' words, or count it: fk.count(model, images, text)"),
+)  # fmt: skip
+"""Keys that tell a file with sizes in it that is for another program, and what to say."""
+
 _TOKENIZER = f"this is tokenizer_config.json, about words and not about sizes; {CONFIG}, which lies beside it"
+_GENAI = f"this is genai_config.json, of ONNX Runtime; {CONFIG} that it was exported from"
+_QUANTIZED = f"this is about formats and not about sizes; {CONFIG}, which lies beside it"
 _PREPROCESSOR = (
     f"this is preprocessor_config.json, about the inputs and not about sizes; {CONFIG}, which lies beside it"
 )
@@ -161,6 +211,18 @@ _KNOWN: tuple[tuple[tuple[str, ...], str | Callable[[Mapping[str, Any]], str]], 
     (("tokenizer_class", "model_max_length"), _TOKENIZER),
     (("_from_model_config",), _GENERATION),
     (("do_sample",), _GENERATION),
+    (("model", "search"), _GENAI),
+    (("general.architecture",), "this is the metadata of a GGUF file; give the GGUF file itself"),
+    (
+        ("pooling_mode_mean_tokens",),
+        f"this is 1_Pooling/config.json of sentence-transformers, about a mean; {CONFIG}, one folder above",
+    ),
+    (
+        ("producer", "quantization"),
+        f"this is hf_quant_config.json, about formats and not about sizes; {CONFIG}, which lies beside it",
+    ),
+    (("w_bit", "q_group_size"), _QUANTIZED),
+    (("bits", "group_size", "desc_act"), _QUANTIZED),
     (("log_history", "global_step"), f"this is trainer_state.json, about a run and not about sizes; {CONFIG}"),
 )
 """Keys that tell such a file, and what to say."""

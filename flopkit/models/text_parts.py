@@ -37,6 +37,14 @@ HANDED_ON = (
 )  # fmt: skip
 """Models that are tied where the part for text says so, whatever the whole says."""
 
+OF_THE_PART = ("llama4", "vibevoice")
+"""Models that are tied where the part for text says so, and not where the whole does."""
+
+UNTIED = ("audioflamingo3", "musicflamingo", "qwen2_audio", "vibevoice_asr", "voxtral")
+"""Models whose head transformers never ties, whatever a file says."""
+
+LABELS = ("id2label", "num_labels", "_num_labels")
+
 OLDER, PREFIX = "tie_embedding", "use_bidirectional_attention"
 
 
@@ -83,8 +91,14 @@ def part_for_text(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, li
     said = {"model_type": _type_of_part(outer), **config[inside]}
     if outer == "paligemma" and said.get(PREFIX) is True:  # of pictures and prompts; transformers says it in each file
         del said[PREFIX]
-    above = {key: config[key] for key in ("architectures", "_name_or_path") if key in config}
-    inner, _, more = part_for_text(said | above | _tied(config, outer, inside))
+    said = {key: value for key, value in said.items() if key not in LABELS}  # a head reads those of the whole
+    above = {key: config[key] for key in ("architectures", "_name_or_path", *LABELS) if key in config}
+    tied = _tied(config, outer, inside)
+    if outer in UNTIED and flag(TIED, tied.get(TIED, said.get(TIED, False))):
+        raise ValueError(
+            f"{TIED}=True: transformers does not tie the head of a {outer} to its embedding, whatever the file says; set it to false"
+        )
+    inner, _, more = part_for_text(said | above | tied)
     return inner, outer or str(inner.get("model_type")), left + more
 
 
@@ -113,7 +127,7 @@ def _tied(config: Mapping[str, Any], outer: str, inside: str) -> dict[str, Any]:
 
     Nothing where transformers does not know the whole, and the file says it of the part alone or not at all.
     """
-    if outer == "vibevoice":  # it takes what the part says
+    if outer in OF_THE_PART:
         return {}
     if outer == "lfm2_vl" and (OLDER in config or OLDER in config[inside]):  # which wins where it stands
         part = {**config[inside]}

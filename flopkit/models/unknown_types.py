@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from flopkit.models.config_fields import in_transformers
+from flopkit.models.config_fields import in_transformers, type_of_class
 from flopkit.names import plain
 from flopkit.sizes import short
 
-__all__ = ["BESIDE", "ELSEWHERE", "WAY_OUT", "UnknownTypeError", "unknown_type", "without_type"]
+__all__ = ["BESIDE", "ELSEWHERE", "WAY_OUT", "UnknownTypeError", "draft_model", "unknown_type", "without_type"]
 
 WAY_OUT = "count it by transformers itself: fk.count_hf(config, seq=…), which needs pip install torch transformers"
 
@@ -34,6 +34,19 @@ RELATIVES = {
     "minimax_m1": "the same layers in transformers' own words are a minimax",
 }
 """What else describes a type's layers."""
+
+
+def draft_model(classes: Any) -> str:
+    """What to say of a draft model of speculative decoding, with its *classes*.
+
+    >>> draft_model(["LlamaForCausalLMEagle3"])[:53]
+    'this configures a draft model of speculative decoding'
+    """
+    named = f" ({short(classes[0])})" if isinstance(classes, list) and classes else ""
+    return (
+        f"this configures a draft model of speculative decoding{named}, which reads hidden states of the model that it drafts for, "
+        "and is not described here; build it by its own code, and count it: fk.count(draft, *inputs)"
+    )
 
 
 class UnknownTypeError(ValueError):
@@ -92,7 +105,7 @@ def _torchvision(config: Mapping[str, Any]) -> str:
 def without_type(whole: Mapping[str, Any]) -> ValueError:
     """The error for a configuration, or a part of one, that has no ``model_type``.
 
-    >>> print(without_type({"hidden_size": 768, "num_hidden_layers": 12, "vocab_size": 30522}))
+    >>> print(without_type({"hidden_size": 768, "num_hidden_layers": 12, "type_vocab_size": 2}))
     the configuration has no 'model_type': files older than transformers 3 have none: write it in, such as
     "model_type": "bert"
     >>> print(without_type({"hidden_size": 768}))
@@ -110,11 +123,26 @@ def without_type(whole: Mapping[str, Any]) -> ValueError:
     )
     if all(any(key in whole for key in keys) for keys in (widths, depths)):
         said = next((f", by its architectures {each}" for each in _listed(whole.get("architectures"))), "")
+        likely = _likely(whole)
+        such = (
+            f', such as "model_type": "{likely}"{said}' if likely else f", where flopkit.models.families() has it{said}"
+        )
         return ValueError(
-            "the configuration has no 'model_type': files older than transformers 3 have none: write it in, such as "
-            f'"model_type": "bert"{said}'
+            f"the configuration has no 'model_type': files older than transformers 3 have none: write it in{such}"
         )
     return ValueError("the configuration has no 'model_type': give a whole config.json")
+
+
+def _likely(whole: Mapping[str, Any]) -> str:
+    """The type that a file without one may be of, by its class or by a key that few others have."""
+    named = whole.get("architecture") or next(iter(_listed(whole.get("architectures"))), "")
+    if isinstance(named, str) and named:
+        return type_of_class(named)
+    keys = {
+        "num_hidden_groups": "albert", "ln_type": "albert", "pos_att_type": "deberta-v2", "n_ctx": "gpt2",
+        "sinusoidal_pos_embds": "distilbert", "embedding_size": "", "type_vocab_size": "bert", "d_ff": "t5",
+    }  # fmt: skip
+    return next((kind for key, kind in keys.items() if key in whole), "")
 
 
 def _listed(value: Any) -> list[Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from flopkit.counter.report import Report
 from flopkit.counter.running import count
 from flopkit.models.config_files import Given, configuration
+from flopkit.models.misnamed import SAME_SIZE
 from flopkit.models.unknown_types import BESIDE
 from flopkit.peers.inputs_of_transformers import arguments_of, inputs_of
 from flopkit.sizes import Size, flag, short, size
@@ -114,7 +115,11 @@ class Built:
         first: Exception | None = None
         for where, place in (("meta", torch.device("meta")), ("fake tensors", FakeTensorMode())):
             with _quiet(), place:
-                model = self.model if where == "meta" else _made(type(self.model), self.model.config)
+                try:
+                    model = self.model if where == "meta" else _made(type(self.model), self.model.config)
+                except Exception as error:  # BLIP asks for values while it is built
+                    first = first or error
+                    continue
                 with self.given.naming():
                     inputs, notes = inputs_of(model, seq, batch)
                 try:
@@ -161,6 +166,7 @@ def built(config: Any) -> Built:
             raise ValueError(
                 f"transformers {transformers.__version__} does not read this configuration: {_said(error)}"
             ) from error
+        _sizes_as_said(fields, read)
         try:
             with torch.device("meta"):
                 model = _made(made, read)
@@ -169,6 +175,30 @@ def built(config: Any) -> Built:
                 f"{made.__name__} of transformers {transformers.__version__} cannot be built of this configuration: {_said(error)}"
             ) from error
     return Built(given, model, tuple(notes))
+
+
+def _sizes_as_said(fields: Mapping[str, Any], read: Any) -> None:
+    """Refuse a size under a name that the configuration class does not know, where it holds another one: it took a default."""
+    try:
+        classes = {id(each): each for each in (read, read.get_text_config())}.values()
+        known = [(vars(each), {*vars(type(each)()), *each.attribute_map}) for each in classes]
+    except ValueError:  # a model of two others, which has no sizes of its own
+        return
+    for words in SAME_SIZE:
+        held = {
+            values[word]: word
+            for values, names in known
+            for word in words
+            if word in names and isinstance(values.get(word), int)
+        }
+        for word in words:
+            said = fields.get(word)
+            if held and isinstance(said, int) and said not in held and not any(word in names for _, names in known[:1]):
+                value, key = next(iter(held.items()))
+                raise ValueError(
+                    f"{word}={said} stands here, which is no key of a {read.model_type} for transformers, and it takes {key}={value}: call it {key}"
+                    f"{', in its text_config' if key not in known[0][1] else ''}"
+                )
 
 
 def _made(of: Any, config: Any) -> Any:

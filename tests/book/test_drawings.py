@@ -747,6 +747,22 @@ def test_numerators_by_hand():
     for name, each in flops.items():
         [bar] = [mark for mark in drawing.marks(name) if mark.kind == "box"]
         assert bar.w == pytest.approx(196 * each / widest, rel=1e-9), name
+        parts = [
+            mark for mark in drawing.canvases[0].marks if mark.kind == "box" and mark.y == bar.y and mark.name != name
+        ]
+        assert [mark.x for mark in parts[1:]] == pytest.approx([mark.x + mark.w for mark in parts[:-1]]), "side by side"
+        assert sum(mark.w for mark in parts) == pytest.approx(bar.w)
+    pieces = {
+        "weights": 6 * matrices,
+        "visible pairs": visible,
+        "hidden pairs": scores - visible,
+        "embedding": 6 * (525_336_576 + 266_240),
+        "scores again": visible / 6,
+    }
+    for name, each in pieces.items():
+        assert drawing.marks(name)[0].w == pytest.approx(196 * each / widest, rel=1e-6), name
+    with pytest.raises(ValueError, match="dense model"):
+        drawings.numerators("mixtral-8x7b")
         assert f"{100 * each * 6375 / 989.4e12:.1f} %" in words(drawing)
 
 
@@ -952,10 +968,10 @@ def test_roof_lines_by_hand():
     assert "3.35 TB/s × intensity" in words(drawing) and "ridge 295" in words(drawing)
 
 
-def test_each_place_of_bytes_has_a_slope_and_a_launch_is_a_floor():
-    """A100 40 GB: 1,555 GB/s, 2.7× that from a cache, 300 GB/s over NVLink; 16 tokens read 2·(n² + 32·n) bytes and do 32·n² FLOPs."""
+def test_each_place_of_bytes_has_a_slope():
+    """A100 40 GB: 1,555 GB/s, 2.7× that from a cache, 300 GB/s over NVLink."""
     drawing = drawings.many_roofs()
-    rates, times = drawing.canvases
+    [rates] = drawing.canvases
     rising = {name: rates.named(name)[0] for name in ("cache", "memory", "link")}
     [peak] = rates.named("peak")
     assert len({round(mark.h / mark.w, 6) for mark in rising.values()}) == 1, "parallel"
@@ -963,24 +979,59 @@ def test_each_place_of_bytes_has_a_slope_and_a_launch_is_a_floor():
     decade = -rising["link"].h / math.log10(312e12 / 300e9)
     assert (rising["link"].y - rising["memory"].y) / decade == pytest.approx(math.log10(1555 / 300))
     assert (rising["memory"].y - rising["cache"].y) / decade == pytest.approx(math.log10(2.7))
-    [floor] = times.named("launch")
-    ends = {name: times.named(name)[-1] for name in ("cache", "memory", "link", "peak")}
-    last = {name: mark.y + mark.h for name, mark in ends.items()}
-    decade = (last["memory"] - last["link"]) / math.log10(1555 / 300)
-    seconds = {"memory": 2 * (16384**2 + 32 * 16384) / 1555e9, "peak": 32 * 16384**2 / 312e12}
-    for name, least in seconds.items():
-        assert (floor.y - last[name]) / decade == pytest.approx(math.log10(least / 5.7e-6)), name
-    small, large = times.named("layer")
     assert "A100 SXM4 40 GB: FLOP/s" in words(drawing), "the card, whose memory is the slower of the two A100s'"
-    assert small.y + small.h / 2 == pytest.approx(floor.y) and large.y + large.h / 2 < floor.y
-    assert "8,192 wide, at least 86.65 µs, by the memory" in drawing.alt  # 2·(8192² + 32·8192) / 1555e9
     for wrong, said in (
-        ({"cache": 1}, "as fast as the memory"), ({"launch": 1.0}, "1e-6 to 20e-6"), ({"device": "t4", "dtype": "fp16"}, "link is not known"),
-    ):  # fmt: skip
+        ({"cache": 1}, "as fast as the memory"),
+        ({"device": "t4", "dtype": "fp16"}, "link is not known"),
+    ):
         with pytest.raises(ValueError, match=said):
             drawings.many_roofs(**wrong)
     with pytest.raises(ValueError, match="at most two layers"):
         drawings.roof_lines(layers=[(1, 2, 3)] * 3)
+
+
+def test_a_launch_is_a_floor_until_the_bytes_take_longer():
+    """H200, 4.8 TB/s and 989.4 TFLOP/s: 16 tokens move 2·(n² + 32·n) bytes and do 32·n² FLOPs, so a width of 3,683 takes 5.7 µs to read."""
+    drawing = drawings.launch_floor()
+    [sheet] = drawing.canvases
+    level = sheet.named("launch")[0].y
+    last = {name: sheet.named(name)[-1].y + sheet.named(name)[-1].h for name in ("memory", "peak")}
+    took = {"memory": 2 * (16384**2 + 32 * 16384) / 4.8e12, "peak": 32 * 16384**2 / fk.device("h200-sxm").peak("bf16")}
+    decade = (last["peak"] - last["memory"]) / math.log10(took["memory"] / took["peak"])
+    assert (level - last["memory"]) / decade == pytest.approx(math.log10(took["memory"] / 5.7e-6))
+    floor, slope = (sheet.named(f"{name} sets the time") for name in ("launch", "memory"))
+    assert not sheet.named("peak sets the time"), "16 tokens are below the ridge"
+    assert {mark.y for mark in floor} == {level} and floor[-1].x + floor[-1].w == pytest.approx(slope[0].x)
+    left, right = (sheet.named("memory")[i].x + (i and sheet.named("memory")[i].w) for i in (0, -1))
+    crossing = 256 * 64 ** ((slope[0].x - left) / (right - left))
+    assert 2 * (crossing**2 + 32 * crossing) / 4.8e12 == pytest.approx(5.7e-6, rel=0.01)
+    assert "512 wide, at least 5.7 µs, by the launch" in drawing.alt
+    assert "8,192 wide, at least 28.07 µs, by the memory" in drawing.alt  # 2·(8192² + 32·8192) / 4.8e12
+    with pytest.raises(ValueError, match="1e-6 to 20e-6"):
+        drawings.launch_floor(launch=1.0)
+
+
+def test_a_sweep_crosses_where_bytes_and_flops_take_equally_long():
+    """64 tokens took 73.1 µs and 2,048 took 740.3: 73.1 · 2,048 / 740.3 = 202 tokens. Dots lie between the lines and their sum, but for the first two."""
+    drawing = drawings.batch_crossing()
+    [sheet] = drawing.canvases
+    [level], [rising], [cross], [total] = (sheet.named(name) for name in ("level", "rising", "crossing", "sum"))
+    share = (cross.x - rising.x) / rising.w
+    assert rising.y + share * rising.h == pytest.approx(level.y) and level.h == cross.w == 0
+    assert total.y == pytest.approx(level.y) and total.h / total.w == pytest.approx(rising.h / rising.w)
+    dots = [(dot.x + dot.w / 2, dot.y + dot.h / 2) for dot in sheet.named("dot")]
+    assert len(dots) == 8 and min(y for _, y in dots[:2]) < level.y == pytest.approx(dots[2][1]), (
+        "64 tokens, the fastest"
+    )
+    for x, y in dots[2:]:
+        line = rising.y + (x - rising.x) / rising.w * rising.h
+        assert line + level.y - rising.y <= y + 0.01 and y <= min(level.y, line) + 0.01
+    assert dots[4][1] < dots[5][1], "192 tokens take longer than 256"
+    assert "Of the 8 sizes up to 606 tokens, 6 take a time between" in drawing.alt
+    with pytest.raises(ValueError, match="no such sweep"):
+        drawings.batch_crossing("t4")
+    with pytest.raises(ValueError, match="waited for the host"):
+        drawings.batch_crossing(dtype="bf16")
 
 
 def test_overlapped_times_add_up():

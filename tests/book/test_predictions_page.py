@@ -5,7 +5,7 @@ import re
 
 from book_ext import predictions_page
 from flopkit.book.explanations import H200, MACHINES
-from flopkit.book.explanations.h200 import undecided
+from flopkit.book.explanations.h200 import held_by_chance, undecided
 from flopkit.experiments import NAMES, experiment
 from flopkit.experiments.expectations import Confirmation
 
@@ -43,6 +43,9 @@ def test_what_missed_is_explained_under_its_experiment_and_what_is_missing_is_sa
         for name in NAMES:  # of what a recording was not made for nothing is said
             assert machine.asked(name) or predictions_page.titled(machine) not in about[name]
     assert about["matmul_tiles"].count(undecided(H200)) == 1 == results.count(undecided(H200))
+    assert about["backward_ratio"].count(held_by_chance(H200)) == 1 == results.count(held_by_chance(H200))
+    by_chance = held_by_chance(H200)  # 3 tensors move over 2, at 8.9 % of the data sheet's bandwidth
+    assert "moves 1.50×" in by_chance and "only 10 %" in by_chance
 
 
 def test_what_a_prediction_means_is_said_beside_it():

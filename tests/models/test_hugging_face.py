@@ -210,7 +210,8 @@ def test_what_the_published_files_of_gemma_3_leave_out():
     model = fk.from_hf({"model_type": "gemma3", "text_config": said | {"model_type": "gemma3_text"}})
     assert model.forward(seq=4096).flops == fk.load("gemma-3-4b").forward(seq=4096).flops
     assert model.params == fk.load("gemma-3-4b").params
-    assert "vocab_size is missing: 262208, as transformers takes it" in model.notes and len(model.notes) == 5
+    assert "vocab_size is missing: 262208, as transformers takes it" in model.notes and len(model.notes) == 6
+    assert model.notes[-1] == "the part for text of a gemma3: what the model has beside it is not counted"
 
 
 def test_heads_of_keys_and_values_that_are_missing():

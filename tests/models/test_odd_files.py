@@ -51,6 +51,7 @@ ODD = {
     "StarCoder without one head for all": ("gpt_bigcode", "GPTBigCodeForCausalLM", GPT_2 | {"multi_query": False, "n_inner": 128}),
     "two words for one activation": ("gemma2", "Gemma2ForCausalLM", D | {"num_key_value_heads": 2, "head_dim": 32, "sliding_window": 16, "sliding_window_size": 16, "hidden_act": "gelu_pytorch_tanh"}),
     "DeepSeek without a latent of queries": ("deepseek_v2", "DeepseekV2ForCausalLM", D | {"moe_intermediate_size": 32, "q_lora_rank": None, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8, "n_routed_experts": 8, "n_shared_experts": 2, "num_experts_per_tok": 2, "first_k_dense_replace": 1, "num_key_value_heads": 4, "topk_method": "greedy"}),
+    "MiniCPM3, whose values are as wide as a share of the model": ("minicpm3", "MiniCPM3ForCausalLM", D | {"q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "num_key_value_heads": 4, "scale_emb": 12, "dim_model_base": 256}),
 }  # fmt: skip
 
 
@@ -68,6 +69,39 @@ def test_odd_files(what):
     ours = fk.from_hf({"model_type": kind, "architectures": [name], **sizes})
     assert ours.params == sum(p.numel() for p in model.parameters())
     assert ours.forward(seq=SEQ).under("TORCH").flops == report.flops
+
+
+def test_mimo_v2_flash_as_it_was_published():
+    """Its file says the tokens before the one that looks, and the order of layers in numbers."""
+    sizes = D | {
+        "num_hidden_layers": 7, "num_key_value_heads": 1, "head_dim": 24, "v_head_dim": 12, "moe_intermediate_size": 32, "n_routed_experts": 8,
+        "num_experts_per_tok": 2, "n_shared_experts": None, "sliding_window": 16, "sliding_window_size": 16, "swa_num_attention_heads": 4,
+        "swa_num_key_value_heads": 2, "swa_head_dim": 24, "swa_v_head_dim": 12, "hybrid_layer_pattern": [0, 1, 1, 1, 1, 0, 1],
+        "moe_layer_freq": [0, 1, 1, 1, 1, 1, 1], "partial_rotary_factor": 0.334, "layernorm_epsilon": 1e-5, "routed_scaling_factor": None,
+    }  # fmt: skip
+    with torch.device("meta"):
+        model = transformers.MiMoV2FlashForCausalLM._from_config(
+            transformers.AutoConfig.for_model("mimo_v2_flash", **sizes)
+        )
+    ours = fk.from_hf({"model_type": "mimo_v2_flash", "architectures": ["MiMoV2FlashForCausalLM"], **sizes})
+    assert ours.params == sum(p.numel() for p in model.parameters())
+    windows = [ours.blocks[kind][0].mixer.window for kind in ours.order]
+    assert windows == [layer.self_attn.sliding_window for layer in model.model.layers]
+
+
+def test_a_default_that_does_not_fit_is_named():
+    """MiniCPM3 has as many heads of keys and values as of queries, and 40 where a file leaves them out."""
+    sizes = {
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_attention_heads": 8,
+        "num_hidden_layers": 2,
+        "vocab_size": 100,
+    }
+    with pytest.raises(
+        ValueError, match="num_key_value_heads=40: flopkit supports minicpm3 only with num_key_value_heads=8"
+    ):
+        fk.from_hf({"model_type": "minicpm3", **sizes})
 
 
 TIMM = {"num_features": 2048, "pretrained_cfg": {"input_size": [3, 224, 224]}}

@@ -9,7 +9,7 @@ from family_samples.sizes import DECODER
 
 import flopkit as fk
 from flopkit.models import architectures
-from flopkit.models.text_parts import FLAT, HANDED_ON, TEXT_TYPES
+from flopkit.models.text_parts import FLAT, HANDED_ON, OF_THE_PART, TEXT_TYPES, UNTIED
 
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
 
@@ -48,10 +48,27 @@ def test_the_types_of_parts_are_those_of_transformers():
     )
 
 
+def shares_its_table(config):
+    """Whether the model that transformers builds has one table as head and embedding; None: it has no head to look at."""
+    for auto in (
+        "AutoModelForImageTextToText",
+        "AutoModelForMultimodalLM",
+        "AutoModelForSeq2SeqLM",
+        "AutoModelForCausalLM",
+    ):
+        known = getattr(transformers, auto)._model_mapping
+        if type(config) in known:
+            with torch.device("meta"):
+                model = getattr(transformers, auto).from_config(config)
+            head = model.get_output_embeddings()
+            return None if head is None else head.weight is model.get_input_embeddings().weight
+    return None
+
+
 @pytest.mark.parametrize("outer", sorted(WHOLE))
 def test_tied_or_not_as_transformers_has_it(outer):
     """All that whole and part may say of it."""
-    seen, failed = 0, []
+    seen, failed, own = 0, [], outer in (*UNTIED, *OF_THE_PART)
     for tied, within in itertools.product((None, True, False), repeat=2):
         config = file_of(outer, tied, within)
         try:
@@ -59,22 +76,66 @@ def test_tied_or_not_as_transformers_has_it(outer):
         except Exception as error:
             failed.append(error)
             continue
+        found = shares_its_table(theirs) if own or not hasattr(theirs, TIED) else bool(getattr(theirs, TIED))
         try:
             ours = fk.from_hf(config)
         except ValueError as error:
-            if "missing of the whole" in str(error):
-                assert tied is None and within is not None, (tied, within)
-                continue
             if "is no decoder, and nothing by itself" in str(error):
                 return
-            raise
-        if not hasattr(theirs, TIED):
-            pytest.skip("a model in the model, which ties by its own configuration")
+            if outer in UNTIED and "does not tie the head" in str(error):
+                assert found is False and True in (tied, within), (tied, within)
+            elif "missing of the whole" in str(error):
+                assert tied is None and within is not None, (tied, within)
+                continue
+            else:  # how such a decoder is tied by itself is another test
+                assert "only tied" in str(error) or "only with tie_word_embeddings" in str(error)
+        else:
+            if not ours.writes:  # CLIP, which has no head
+                return
+            assert found in (None, ours.tied), (tied, within)
         seen += 1
-        assert ours.tied == bool(getattr(theirs, TIED, False)), (tied, within)
     if len(failed) == 9:
         pytest.skip(f"transformers refuses such a part: {failed[0]}")
     assert seen >= 6, failed
+
+
+@pytest.mark.parametrize("outer", ["sam3", "omdet-turbo"])
+def test_a_text_tower_of_a_model_that_writes_no_text_is_refused(outer):
+    with pytest.raises(ValueError, match="its part for text, a 'clip_text_model', is no decoder"):
+        fk.from_hf(file_of(outer, None, None))
+
+
+@pytest.mark.parametrize("labels", [5, 1, None])
+@pytest.mark.parametrize(
+    "outer, name",
+    [
+        ("gemma3", "Gemma3ForSequenceClassification"),
+        ("qwen3_5", "Qwen3_5ForSequenceClassification"),
+        ("qwen3_5", "Qwen3_5ForTokenClassification"),
+        ("qwen3_asr", "Qwen3ASRForTokenClassification"),
+    ],
+)
+def test_labels_are_those_of_the_whole(outer, name, labels):
+    """A reward model of a model of text and pictures: its head is as wide as the whole says, whatever its part for text says."""
+    config = transformers.AutoConfig.for_model(outer, **({} if labels is None else {"num_labels": labels}))
+    with torch.device("meta"):
+        model = getattr(transformers, name)._from_config(config)
+    head = sum(p.numel() for part, module in model.named_children() if part != "model" for p in module.parameters())
+    file = config.to_dict() | {"architectures": [name]}
+    file["text_config"] = file["text_config"] | {"id2label": {str(i): str(i) for i in range(7)}}
+    bare = fk.from_hf(file | {"architectures": [name[: name.index("For")] + "Model"]})
+    assert fk.from_hf(file).params - bare.params == head
+
+
+def test_what_stands_beside_the_decoder_is_noted_where_no_part_of_the_file_names_it():
+    """Fuyu, whose one product of patches has no configuration of its own."""
+    config = transformers.AutoConfig.for_model("fuyu")
+    with torch.device("meta"):
+        model = transformers.FuyuForCausalLM._from_config(config)
+    ours = fk.from_hf(config.to_dict() | {"architectures": ["FuyuForCausalLM"]})
+    beside = sum(p.numel() for p in model.model.vision_embed_tokens.parameters())
+    assert ours.params == sum(p.numel() for p in model.parameters()) - beside and beside > 0
+    assert "the part for text of a fuyu: what the model has beside it is not counted" in ours.notes
 
 
 PICTURES = {

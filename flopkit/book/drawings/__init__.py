@@ -11,7 +11,7 @@ from flopkit.book.drawings.drawing import Drawing
 from flopkit.book.drawings.engines import decode_parts, engine_batches
 from flopkit.book.drawings.experts import routed_tokens
 from flopkit.book.drawings.flash import fused_chain, tile_on_chip
-from flopkit.book.drawings.floors import many_roofs
+from flopkit.book.drawings.floors import launch_floor, many_roofs
 from flopkit.book.drawings.fusion import layer_tensors, norm_steps
 from flopkit.book.drawings.hardware import peak
 from flopkit.book.drawings.intensities import batch_intensity
@@ -29,12 +29,14 @@ from flopkit.book.drawings.six_n import two_errors
 from flopkit.book.drawings.splits import five_splits
 from flopkit.book.drawings.splitting import layer_cut, schedules, zigzag
 from flopkit.book.drawings.stopwatches import stopwatches
+from flopkit.book.drawings.sweeps import batch_crossing
 from flopkit.book.drawings.utilisation import numerators
 from flopkit.book.drawings.waiting import waiting_row
 
 __all__ = [
     "Drawing",
     "attention_layer",
+    "batch_crossing",
     "batch_intensity",
     "bottlenecks",
     "bytes_and_flops",
@@ -51,6 +53,7 @@ __all__ = [
     "inverted_bottleneck",
     "interval_of_rounds",
     "kept_over_time",
+    "launch_floor",
     "layer_cut",
     "layer_tensors",
     "layer_timeline",

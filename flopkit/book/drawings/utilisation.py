@@ -5,19 +5,29 @@ from __future__ import annotations
 from flopkit.book.drawings.canvas import Canvas
 from flopkit.book.drawings.drawing import Drawing
 from flopkit.book.drawings.titles import model_title
-from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE
+from flopkit.charts.theme import AMBER, BLUE, GREEN, MUTED, ORANGE, PURPLE
 from flopkit.devices import device as find
 from flopkit.models.catalogue import load
 from flopkit.sizes import number
+from flopkit.training.steps import Step
 from flopkit.units import si
 
 __all__ = ["numerators"]
+
+COLOURS = {
+    "weights": BLUE,
+    "visible pairs": GREEN,
+    "hidden pairs": MUTED,
+    "embedding": PURPLE,
+    "scores again": AMBER,
+    "recompute": ORANGE,
+}
 
 
 def numerators(
     model: str = "llama-3-8b", seq: int = 8192, rate: int = 6375, device: str = "h100-sxm", dtype: str = "bf16"
 ) -> Drawing:
-    """A utilisation as a fraction: six numerators that are in use, to scale, over one denominator.
+    """A utilisation as a fraction: six numerators that are in use, to scale, each a sum of the same pieces, over one denominator.
 
     Parameters
     ----------
@@ -33,7 +43,7 @@ def numerators(
     Raises
     ------
     ValueError or TypeError
-        For a name that is not known, a number format that the device has no peak for, and a size that is not a whole number of at least 1.
+        For a name that is not known, a mixture of experts, a number format that the device has no peak for, and a size that is not a whole number of at least 1.
 
     Examples
     --------
@@ -45,34 +55,67 @@ def numerators(
     full = load(model).train_step(
         seq=seq, recompute="full", early_stop=True
     )  # as torch's checkpoint does with use_reentrant=False
+    pieces = _pieces(none, full, model)
     bars = [
-        ("6N", "parameters times six", none.under("SIX_N").flops_per_token, BLUE),
-        ("model FLOPs, EXACT", "visible pairs", none.flops_per_token, GREEN),
-        ("what TORCH counts", "all pairs", none.under("TORCH").flops_per_token, BLUE),
-        ("6N + 12LHQT", "PaLM's formula", none.under("PALM").flops_per_token, BLUE),
-        ("executed, if no recompute", "HFU", none.hardware_flops / none.tokens, ORANGE),
-        ("executed, if full recompute", "HFU, early stop", full.hardware_flops / full.tokens, ORANGE),
+        ("6N", "parameters times six", ("weights", "embedding")),
+        ("model FLOPs, EXACT", "visible pairs", ("weights", "visible pairs")),
+        ("what TORCH counts", "all pairs", ("weights", "visible pairs", "hidden pairs")),
+        ("6N + 12LHQT", "PaLM's formula", ("weights", "embedding", "visible pairs", "hidden pairs")),
+        ("executed, if no recompute", "HFU", ("weights", "visible pairs", "scores again")),
+        ("executed, if full recompute", "HFU, early stop", ("weights", "visible pairs", "scores again", "recompute")),
     ]
+    totals = {name: sum(pieces[part] for part in parts) for name, _, parts in bars}
     peak = card.peak(dtype)
-    widest = max(flops for _, _, flops, _ in bars)
     canvas, y = Canvas(344), 12.0
-    for name, what, flops, colour in bars:
+    for name, what, parts in bars:
         canvas.text(6, y, name, anchor="start", bold=True)
         canvas.text(354, y, what, anchor="end", colour=MUTED)
-        canvas.box(6, y + 9, 196 * flops / widest, 16, name=name, colour=colour, fill=0.4)
-        share = f"{100 * flops * rate / peak:.1f} %"
-        canvas.text(354, y + 17, f"{si(flops, 'FLOPs')}: {share}", anchor="end", name="share")
+        x, scale = 6.0, 196 / max(totals.values())
+        for part in parts:
+            canvas.box(x, y + 9, scale * pieces[part], 16, name=part, colour=COLOURS[part], fill=0.55, edge=0, round=0)
+            x += scale * pieces[part]
+        canvas.box(6, y + 9, scale * totals[name], 16, name=name, fill=0, edge=0.8)
+        share = f"{100 * totals[name] * rate / peak:.1f} %"
+        canvas.text(354, y + 17, f"{si(totals[name], 'FLOPs')}: {share}", anchor="end", name="share")
         y += 43
     canvas.line(6, y - 4, 354, y - 4, width=2.4, name="fraction")
     canvas.text(180, y + 14, f"one device: {si(peak, 'FLOP/s')}", bold=True)
     canvas.text(180, y + 33, f"times 1/{rate:,} s, the time of a token", colour=MUTED)
-    canvas.height = y + 48
-    shares = sorted(100 * flops * rate / peak for _, _, flops, _ in bars)
+    for i, part in enumerate(COLOURS):
+        at, down = (6, 128, 246)[i % 3], y + 58 + 20 * (i // 3)
+        canvas.box(at, down - 6, 12, 12, colour=COLOURS[part], fill=0.55, edge=0)
+        canvas.text(at + 18, down, part, anchor="start")
+    canvas.height = y + 92
+    shares = sorted(100 * flops * rate / peak for flops in totals.values())
     return Drawing(
         "numerators",
         f"One throughput, one peak, six numerators: {shares[0]:.3g} to {shares[-1]:.3g} %",
         f"Six bars of FLOPs a token for {model_title(model)} at {seq:,} tokens, over the peak of one {card.title}. At {rate:,} tokens/s they make "
-        + ", ".join(f"{name} {100 * flops * rate / peak:.1f} %" for name, _, flops, _ in bars)
+        + ", ".join(
+            f"{name} {100 * totals[name] * rate / peak:.1f} %, of {' and '.join(parts)}" for name, _, parts in bars
+        )
         + ".",
         [canvas],
     )
+
+
+def _pieces(none: Step, full: Step, model: str) -> dict[str, float]:
+    """FLOPs per token that the numerators are sums of. Conventions differ by pieces, so a piece is a difference of two."""
+
+    def per_token(convention: str) -> float:
+        return float(none.under(convention).flops_per_token)
+
+    exact, hidden = float(none.flops_per_token), per_token("TORCH") - float(none.flops_per_token)
+    visible = per_token("PALM") - per_token("SIX_N") - hidden
+    unused = per_token("SIX_N") - (exact - visible)
+    if visible < 0 or unused > 0.5 * (exact - visible):
+        raise ValueError(f"numerators(model={model!r}): give a dense model with full attention, such as 'llama-3-8b'")
+    executed = none.hardware_flops / none.tokens
+    return {
+        "weights": exact - visible,
+        "visible pairs": visible,
+        "hidden pairs": hidden,
+        "embedding": unused,
+        "scores again": executed - exact,
+        "recompute": full.hardware_flops / full.tokens - executed,
+    }

@@ -9,7 +9,7 @@ from flopkit.experiments.cnns import SHOWN, SMALL
 from flopkit.experiments.expectations import launch
 from flopkit.models.vision import cnn, cnn_names
 
-__all__ = ["H200", "not_measured", "undecided"]
+__all__ = ["H200", "held_by_chance", "not_measured", "undecided"]
 
 H200 = Machine(
     device="h200",
@@ -56,7 +56,8 @@ def dense_batch(of: Machine) -> str:
     return (
         f"A single token is slow. In TF32 it takes {of.time('dense_batch', **one)}, longer than 64 tokens, and it reaches "
         f"{of.reached('dense_batch', **one)} of the bandwidth, where 64 tokens reach {of.reached('dense_batch', **many)}. A flat line "
-        f"through 64 tokens would give a bend at {bend:.0f} tokens: inside the limits that we set, though only 4 fewer than on paper. In bf16 the device waits for launches up to 256 tokens, so "
+        f"through 64 tokens, the shortest time, gives a bend at {bend:.0f} tokens ([chapter 12](12_roofline.ipynb)): inside the limits that we set. They are "
+        "generous: they allow no shift at all, too. In bf16 the device waits for launches up to 256 tokens, so "
         "its flat part shows the host rather than the memory."
     )
 
@@ -184,6 +185,18 @@ def decode(of: Machine) -> str:
         "the bandwidth, probably because there are too few heads to occupy the card. The eager steps of 1 to 64 sequences take "
         f"{of.si(min(eager), 's')} to {of.si(max(eager), 's')} in no order, because the device waits for a host whose speed varies. So how "
         "much a graph gains depends on the host at that moment."
+    )
+
+
+def held_by_chance(of: Machine) -> str:
+    """That the depthwise convolution's part held, but not for the reason that its prediction gives."""
+    layer = {"layer": "depthwise convolution"}
+    there, both = (of.cases("backward_ratio")(**layer, passes=passes) for passes in ("forward", "forward and backward"))
+    moved = (both["counted"]["bytes"] - there["counted"]["bytes"]) / there["counted"]["bytes"]
+    reached = there["counted"]["bytes"] / there["seconds"]["mean"] / of.bandwidth
+    return (
+        f"The depthwise convolution's part held, but not for its reason. Its backward pass moves {moved:.2f}× the bytes of the forward pass, not twice "
+        f"as many, and bytes do not decide: the forward pass reaches only {100 * reached:.0f} % of the bandwidth. So its kernels do ([chapter 8](08_backward.ipynb))."
     )
 
 

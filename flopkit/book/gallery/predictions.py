@@ -29,7 +29,7 @@ LOOKS = {  # colour and shape of a dot
     Confirmation.NOT_CLEAR: (theme.MUTED, "diamond"),
 }
 HEADING = 1.7  # rows that an experiment's title takes
-TICKS = {-1.0: "÷4", -0.5: "÷2", 1.5: "×2"}
+TICKS = {-1.0: "÷4", -0.5: "÷2", 0.5: "limits", 1.5: "×2"}
 
 
 def place(expected: Expectation, value: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flopkit.arithmetic import maximum, minimum, where
+from flopkit.arithmetic import maximum, minimum, vega, where
 from flopkit.charts import theme
 from flopkit.charts.figure import Figure
 from flopkit.charts.hardware import device_choice, peaks_note
@@ -17,7 +17,9 @@ __all__ = ["layer_below_roof", "reached_roof"]
 
 SHARES = [0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0]
 LOW, HIGH = 1, 65536  # FLOPs per byte, of the axis
-DOWN = 1e11  # FLOP/s, of the axis
+DOWN, UP = 1e11, 6e15  # FLOP/s, of the axis
+SEEN = 1.4  # times the least time: a gap with room for its number
+NEAR = 16  # times the ridge, or a part of it: a dot within is shown large
 LAUNCHES = [0.0, 2e-6, 5e-6, 1e-5, 2e-5]  # seconds
 ON_PAPER, REACHED = -1, 0  # places on the axis that move: the two ridge points
 
@@ -48,6 +50,16 @@ def layer_below_roof(
     s.rate = s.flops / s.seconds
     s.used = s.rate / device.peak
     s.slower = s.seconds / s.least
+    s.above = s.rate * s.slower  # the roof on paper, above the dot
+    s.middle = (s.rate * s.above) ** 0.5
+    apart = maximum(s.intensity / s.printed_ridge, s.printed_ridge / s.intensity)
+    s.near = where(apart <= NEAR / 2, where(s.used >= 2 / NEAR**1.5, 1, 0), 0)
+    s.left = where(s.near == 1, s.printed_ridge / NEAR, 0.75 * LOW)  # room for a dot at the left
+    s.right = where(s.near == 1, s.printed_ridge * NEAR * 2, HIGH)
+    s.down = where(s.near == 1, device.peak / NEAR**1.5, DOWN)
+    s.foot = s.down * where(s.near == 1, 1.3, 1.8)  # of the words
+    s.drawn = maximum(s.rate, s.down)  # no dot below the picture
+    s.up = where(s.near == 1, device.peak * 1.6, UP)
 
 
 def one_intensity(r: Any, *, place: Any, device: Any, **rest: Any) -> None:
@@ -60,19 +72,19 @@ def one_intensity(r: Any, *, place: Any, device: Any, **rest: Any) -> None:
 
 
 def reached_roof() -> Figure:
-    """The roof of a datasheet, that of the ceilings which are reached, the curve without full overlap, and a dense layer on it or, where its launch takes longer, below."""
+    """The roof of a data sheet, that of the ceilings which are reached, the curve without full overlap, and a dense layer on it or, where its launch takes longer, below."""
 
     def chart(s: Any) -> Any:
         alt = need("altair")
         x = alt.X(
             "per_byte:Q",
             title="arithmetic intensity (FLOPs per byte)",
-            scale=alt.Scale(type="log", domain=[0.75 * LOW, HIGH], nice=False),  # room for a dot at the left
+            scale=alt.Scale(type="log", domain=alt.ExprRef(f"[{vega(s.left)}, {vega(s.right)}]"), nice=False),
             axis=alt.Axis(values=[1, 10, 100, 1000], format=",d"),
         )
         y = {
             "title": "FLOP/s",
-            "scale": alt.Scale(type="log", domain=[DOWN, 6e15], clamp=True),
+            "scale": alt.Scale(type="log", domain=alt.ExprRef(f"[{vega(s.down)}, {vega(s.up)}]"), nice=False),
             "axis": alt.Axis(values=[1e11, 1e12, 1e13, 1e14, 1e15], format="~s"),
         }
         tooltip = [
@@ -81,38 +93,52 @@ def reached_roof() -> Figure:
             alt.Tooltip("roof:Q", title="roof reached", format=".4~s"),
             alt.Tooltip("bent:Q", title="with this overlap", format=".4~s"),
         ]
+        shown = s.rows.transform_filter(f"datum.per_byte >= {vega(s.left)} && datum.per_byte <= {vega(s.right)}")
         lines = [
-            s.rows.mark_line(color=theme.MUTED).encode(x=x, y=alt.Y("paper:Q", **y)),
-            s.rows.mark_line(color=theme.GREEN, strokeDash=[6, 4], strokeWidth=2).encode(x=x, y=alt.Y("roof:Q", **y)),
-            s.rows.mark_line(color=theme.BLUE, strokeWidth=2.5).encode(x=x, y=alt.Y("bent:Q", **y)),
-            s.rows.mark_point(color=theme.BLUE, size=20, opacity=0.01).encode(
+            shown.mark_line(color=theme.MUTED).encode(x=x, y=alt.Y("paper:Q", **y)),
+            shown.mark_line(color=theme.GREEN, strokeDash=[6, 4], strokeWidth=2).encode(x=x, y=alt.Y("roof:Q", **y)),
+            shown.mark_line(color=theme.BLUE, strokeWidth=2.5).encode(x=x, y=alt.Y("bent:Q", **y)),
+            shown.mark_point(color=theme.BLUE, size=20, opacity=0.01).encode(
                 x=x, y=alt.Y("bent:Q", **y), tooltip=tooltip
             ),
         ]
-        here = s.now("intensity", "rate", "seconds", "used", per_byte=s.intensity)
+        here = s.now("intensity", "rate", "drawn", "seconds", "used", per_byte=s.intensity)
         dot = here.mark_point(size=190, color=theme.ORANGE, filled=True, opacity=1, stroke=theme.PAPER, strokeWidth=2).encode(
-            x=x, y=alt.Y("rate:Q", **y),
+            x=x, y=alt.Y("drawn:Q", **y),
             tooltip=[
                 alt.Tooltip("intensity:Q", title="FLOPs per byte", format=".4~s"), alt.Tooltip("rate:Q", title="FLOP/s", format=".4~s"),
                 alt.Tooltip("seconds:Q", title="seconds", format=".3~s"), alt.Tooltip("used:Q", title="of the peak", format=".3~p"),
             ],
         )  # fmt: skip
+        gap = s.now("drawn", "above", per_byte=s.intensity).mark_rule(color=theme.ORANGE, strokeWidth=2).encode(
+            x=x, y=alt.Y("drawn:Q", **y), y2="above:Q"
+        )  # fmt: skip
+        told = s.now("slower", "middle", "near", per_byte=s.intensity).transform_calculate(
+            label=f"datum.near && datum.slower >= {SEEN} ? format(datum.slower, '.2f') + '×' : ''"
+        )
+        missing = theme.words(
+            told,
+            {"color": theme.ORANGE, "align": "right", "fontWeight": 600, "dx": -10},
+            x=x,
+            y=alt.Y("middle:Q", **y),
+            text="label:N",
+        )
         words = [
             word
             for height, label, colour, dy in (
-                (s.printed_peak, "datasheet", theme.MUTED, -10),
-                (1.8e11, "reached, full overlap", theme.GREEN, 0),
-                (1.8e11, "reached, this overlap", theme.BLUE, -18),
+                (s.printed_peak, "data sheet", theme.MUTED, -10),
+                (s.foot, "reached, full overlap", theme.GREEN, 0),
+                (s.foot, "reached, this overlap", theme.BLUE, -18),
             )
             for word in theme.words(
-                s.now(per_byte=HIGH, rate=height, label=label),
+                s.now(per_byte=s.right, rate=height, label=label),
                 {"color": colour, "align": "right", "fontWeight": 600, "dy": dy},
                 x=x,
                 y=alt.Y("rate:Q", **y),
                 text="label:N",
             )
         ]
-        return alt.layer(*lines, dot, *words)
+        return alt.layer(*lines, gap, dot, *missing, *words)
 
     # A preset sets every control, so that its name never stands above another layer.
     layer: dict[str, Any] = {"device": "H100 SXM5 80 GB, bf16", "tokens": 256, "features": 8192}
@@ -120,7 +146,7 @@ def reached_roof() -> Figure:
     return Figure(
         name="reached-roof",
         title="A layer below the roof: what is reached, and what overlaps",
-        alt="A log-log plot of FLOP/s against arithmetic intensity with three lines: the roof of the datasheet of {device}, a dashed roof at "
+        alt="A log-log plot of FLOP/s against arithmetic intensity with three lines: the roof of the data sheet of {device}, a dashed roof at "
         "{of_peak} of its peak and {of_bandwidth} of its bandwidth, and the curve that is reached where {overlap} of the shorter time is hidden, which bends below the dashed "
         "corner unless all of it is. The layer's dot lies on the curve, or below it where its work takes less than the {launch} of a launch. "
         "{tokens} through a layer of {features} have {intensity} and take {seconds}, at {used} of the peak, limited by {bound}.",
@@ -161,5 +187,5 @@ def reached_roof() -> Figure:
         ],
         caption=f"{peaks_note()} The shares and the overlap are yours to choose: none of them was measured. Time here is the longer part, plus what is not hidden of "
         "the shorter one; or the launch, if that takes longer, since kernels follow each other in a queue. Then the dot lies below the curve. "
-        "The data begin with the two ridge points. The tiles that a kernel rounds sizes up to are left out.",
+        "The vertical line is the gap to the roof on paper. Near the ridge the picture is enlarged. The data begin with the two ridge points. The tiles that a kernel rounds sizes up to are left out.",
     )

@@ -139,8 +139,8 @@ def rate_and_clock() -> Figure:
         "and averages {long} tells {told}; its time of a call is off by {error}.",
         model=_measured,
         controls=[
-            choice("warm", "Warm up for", {title: {"at": at, "number": i} for i, (title, at) in enumerate(WARM.items())}, value="25 ms"),
-            choice("long", "Then average", {title: {"lasts": lasts, "number": i} for i, (title, lasts) in enumerate(LONG.items())}, value="0.1 s"),
+            choice("warm", "Warm up for", {title: {"at": at, "number": i} for i, (title, at) in enumerate(WARM.items())}, value="nothing"),
+            choice("long", "Then average", {title: {"lasts": lasts, "number": i} for i, (title, lasts) in enumerate(LONG.items())}, value="10 ms"),
         ],
         presets={
             "Ten milliseconds": {"warm": "nothing", "long": "10 ms"},

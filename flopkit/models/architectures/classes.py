@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -9,7 +10,7 @@ from typing import Any, TypeAlias
 from flopkit.models.config_fields import class_names
 from flopkit.models.heads import Head
 from flopkit.models.model import Model
-from flopkit.models.unknown_types import WAY_OUT, UnknownTypeError
+from flopkit.models.unknown_types import BESIDE, WAY_OUT, UnknownTypeError, draft_model
 from flopkit.names import plain
 from flopkit.sizes import short
 
@@ -84,11 +85,14 @@ def task_of(kind: str, architectures: Any) -> str:
         raise TypeError(f"architectures={short(architectures)}: must be a list of names of classes")
     name = architectures[0].rpartition(".")[2]
     ending = next((each for each in sorted(ENDINGS, key=len, reverse=True) if name.endswith(each)), None)
-    if ending is None:
-        raise ValueError(f"architectures={short(architectures)}: this class of {kind} is not described here")
+    if re.search("eagle|draft|medusa|speculator", name.lower()):
+        raise ValueError(draft_model(list(architectures)))
     known = beginnings(kind)
-    begin = name.removesuffix(ending)
-    if begin not in known and plain(begin) != plain(kind):
+    begin = name.removesuffix(ending or "")
+    mine = begin in known or plain(begin) == plain(kind)
+    if ending is None or (not mine and any(plain(begin).startswith(plain(each)) for each in (*known, kind))):
+        raise ValueError(f"architectures={short(architectures)}: this class of {kind} is not described here; {BESIDE}")
+    if not mine:
         other = f"a class of model_type={kind!r} begins with {' or '.join(known) or kind}"
         raise ValueError(f"architectures={short(architectures)}: {other}; correct the one that is wrong")
     return ENDINGS[ending]

@@ -10,6 +10,7 @@ from flopkit.models.heads import Head
 from flopkit.models.model import Model
 
 __all__ = [
+    "ALBERT_HEADS",
     "DEBERTA_HEADS",
     "DISTILBERT_HEADS",
     "ELECTRA_HEADS",
@@ -69,6 +70,11 @@ PRETRAINED_HEADS: Tasks = {
     "next": lambda model, _: _pooled(model, 2),
 }
 """BERT."""
+
+ALBERT_HEADS: Tasks = {task: made for task, made in PRETRAINED_HEADS.items() if task not in ("text", "next")} | {
+    "pretraining": _pretrained
+}
+"""ALBERT, whose head for the order of two sentences is as wide as the file has labels."""
 
 GTE_HEADS: Tasks = {"mlm": _words, "none": _nothing, "token": _for_each, "sequence": _pooled}
 """Nomic-BERT and GTE, whose base model has no pooler."""

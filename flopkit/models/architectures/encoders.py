@@ -10,6 +10,7 @@ from typing import Any
 from flopkit.models.architectures.classes import Tasks
 from flopkit.models.architectures.decoder_fields import in_turn
 from flopkit.models.architectures.encoder_heads import (
+    ALBERT_HEADS,
     DEBERTA_HEADS,
     DISTILBERT_HEADS,
     ELECTRA_HEADS,
@@ -184,7 +185,7 @@ MODELS: dict[str, Callable[[Fields, str], Model]] = {
 TASKS: dict[str, Tasks] = {
     "bert": PRETRAINED_HEADS, "roberta": POOLED_HEADS, "xlm-roberta-xl": POOLED_HEADS, "distilbert": DISTILBERT_HEADS,
     "mpnet": {task: made for task, made in POOLED_HEADS.items() if task != "text"}, "electra": ELECTRA_HEADS,
-    "albert": {task: made for task, made in PRETRAINED_HEADS.items() if task not in ("text", "next")},
+    "albert": ALBERT_HEADS,
     "megatron-bert": PRETRAINED_HEADS, "ernie": PRETRAINED_HEADS, "rembert": REMBERT_HEADS,
     "deberta": {task: made for task, made in DEBERTA_HEADS.items() if task != "choice"}, "deberta-v2": DEBERTA_HEADS,
 }  # fmt: skip

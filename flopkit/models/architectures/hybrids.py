@@ -51,6 +51,7 @@ def _nemotron_h(c: Fields, name: str) -> Model:
             f"num_hidden_layers={said}: hybrid_override_pattern or layers_block_type has {len(kinds)} layers"
         )
     c.refuse(attention_bias=False, sliding_window=None, mlp_hidden_act="relu2", mamba_hidden_act="silu")
+    c.refuse(tie_word_embeddings=False)  # its own code ties them, transformers does not
     further = _nemotron_kinds(c, "mtp_hybrid_override_pattern", "mtp_layers_block_type", [WHOLE, "moe"])
     mlp: dict[str, Any] = {"act": "relu2", "gated": False}
 
@@ -176,6 +177,7 @@ def _zamba2(c: Fields, name: str) -> Model:
     kinds = [_FORMER.get(each, each) for each in c.listed("layers_block_type") or _ZAMBA2]
     if len(kinds) != c.need("layers") or not set(kinds) <= {LINEAR, "hybrid"}:
         raise ValueError(f"layers_block_type: must name {c.need('layers')} layers, each {LINEAR} or hybrid")
+    c.refuse(tie_word_embeddings=True)  # else transformers does not share the blocks, either
     d_model, heads, mamba_heads = c.need("d_model"), c.need("heads"), c.need("n_mamba_heads")
     inner = c.need("mamba_expand") * d_model
     divides("num_attention_heads", heads, "twice the width", 2 * d_model)

@@ -39,9 +39,9 @@ def _cohere(c: Fields) -> dict[str, Any]:
 
 def _cohere2(c: Fields) -> dict[str, Any]:
     """Layers without a window do not turn their queries and keys."""
-    whole = heads_of(c, c.flag("attention_bias"), head_dim=c.head_dim(""), rotary=0)
+    whole = heads_of(c, c.flag("attention_bias"), rotary=0)
     c.demand("window")
-    windows = c.windows(every=4, every_key=("sliding_window_pattern",), rotary=c.head_dim(""))
+    windows = c.windows(every=4, every_key=("sliding_window_pattern",), rotary=c.head_dim())
     more = {"norm": "layer", "norm_bias": False, "tied": c.flag("tie_word_embeddings", True)}
     return common(c, attention=whole, norms="parallel", **more) | windows
 
@@ -205,10 +205,8 @@ def _hunyuan_moe(c: Fields, name: str) -> Model:
 def _mimo(c: Fields, name: str) -> Model:
     """Layers with a window have twice the heads of keys and values, and a sink for each head."""
     layers = c.need("layers")
-    if c.fields.get("sliding_window_size") is not None:
-        raise ValueError(
-            "sliding_window_size: say it as sliding_window, which is 1 more, for it counts the token itself"
-        )
+    before = c.fields.get("sliding_window_size")  # of the published file: tokens before the one that looks
+    window = c.need("window") if before is None else c.count("sliding_window_size", before) + 1
     windowed = _types(c, [i > 0 and (i + 1) % 6 != 0 for i in range(layers)])
     sparse = _sparse_types(c)
     for key, right in (("hybrid_layer_pattern", windowed), ("moe_layer_freq", sparse)):
@@ -234,7 +232,7 @@ def _mimo(c: Fields, name: str) -> Model:
             **more,
         )
         for share, more in zip(
-            shares, ({}, {"kv_heads": 2 * c.need("kv_heads"), "sinks": True, "window": c.need("window")}), strict=True
+            shares, ({}, {"kv_heads": 2 * c.need("kv_heads"), "sinks": True, "window": window}), strict=True
         )
     )
     mixers, mlps = (whole, narrow), (_mlp(c), experts_of(c))

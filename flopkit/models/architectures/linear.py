@@ -26,6 +26,7 @@ def _either(c: Fields, key: str, other: str) -> Any:
 
 def _kimi_linear(c: Fields, name: str) -> Model:
     c.refuse(attention_bias=False, moe_layer_freq=1, mla_use_nope=True, hidden_act="silu")
+    c.refuse(tie_word_embeddings=False)  # transformers does not tie them, whatever a file says
     layers, inside = c.need("layers"), Fields(c.inside("linear_attn_config"), c.kind)
     usual = [WHOLE if i and i % 4 == 0 else LINEAR for i in range(layers)]
     if "full_attn_layers" in inside.fields and "kda_layers" in inside.fields:  # they count from one

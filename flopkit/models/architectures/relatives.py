@@ -1,5 +1,5 @@
-"""Decoders that differ in little from others: VaultGemma, HyperCLOVA X, InternLM 3, IQuest Coder, Jais 2, FlexOlmo, Mellum, and
-ModernBERT as a decoder."""
+"""Decoders that differ in little from others: VaultGemma, HyperCLOVA X, InternLM 3, IQuest Coder, Jais 2, FlexOlmo, Mellum, MiniCPM3,
+Youtu, and ModernBERT as a decoder."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from flopkit.models.blocks import Block
 from flopkit.models.config_fields import WHOLE, WINDOWED, Fields
 from flopkit.models.feed_forward import MLP
 from flopkit.models.heads import Head
+from flopkit.models.latent_attention import LatentAttention
 from flopkit.models.mixers import Attention
 from flopkit.models.model import Model
 from flopkit.models.transformer import transformer
@@ -43,6 +44,15 @@ def _internlm3(c: Fields, name: str) -> Model:
             f"qkv_bias={biases[0]} beside bias={biases[1]}: {c.kind} is described here only with both or none"
         )
     return transformer(name=name, **common(c, attention=heads_of(c, biases[0]), bias=biases[1]))
+
+
+def _latent(c: Fields, name: str) -> Model:
+    """DeepSeek's latent attention and no experts. MiniCPM3 multiplies its embedding, branches and logits by constants."""
+    c.refuse(attention_bias=False, num_key_value_heads=c.need("heads"))
+    sizes = c.all("heads", "kv_lora", "qk_nope", "qk_rope") | {"v_head_dim": c.head_dim("v_head_dim")}
+    mlp = MLP(d_ff=c.need("d_ff"), act=c.act(), bias=c.flag("mlp_bias"))
+    block = Block(mixer=LatentAttention(**sizes, q_lora=c.get("q_lora_rank")), mlp=mlp)
+    return Model(name=name, **ends(c, tied=c.flag("tie_word_embeddings", True)), blocks=((block, c.need("layers")),))
 
 
 def _iquestcoder(c: Fields, name: str) -> Model:
@@ -108,6 +118,7 @@ def _modernbert_decoder(c: Fields, name: str) -> Model:
 MODELS: dict[str, Callable[[Fields, str], Model]] = {
     "vaultgemma": _vaultgemma, "hyperclovax": _hyperclovax, "internlm3": _internlm3, "iquestcoder": _iquestcoder, "jais2": _jais2,
     "flex_olmo": _flex_olmo, "mellum": _mellum, "modernbert-decoder": _modernbert_decoder,
+    "minicpm3": _latent, "youtu": _latent,
 }  # fmt: skip
 
 TASKS: dict[str, Tasks] = {

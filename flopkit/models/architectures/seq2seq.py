@@ -12,6 +12,7 @@ from flopkit.models.config_fields import Fields
 from flopkit.models.feed_forward import MLP
 from flopkit.models.mixers import Attention
 from flopkit.models.model import Model
+from flopkit.models.unknown_types import WAY_OUT
 from flopkit.names import hint
 from flopkit.sizes import divides
 
@@ -21,6 +22,10 @@ __all__ = ["MODELS", "TASKS"]
 def _t5(c: Fields, name: str, each_layer: bool = False) -> Model:
     act = str(c.get("feed_forward_proj", "relu"))
     gated = act.startswith("gated-")
+    if (said := c.fields.get("is_gated_act")) is not None and c.flag("is_gated_act") != gated:
+        raise ValueError(
+            f"is_gated_act={said} beside feed_forward_proj={act!r}: they contradict each other; correct the one that is wrong"
+        )
     kinds = {"relu": "relu", "gated-gelu": "gelu_tanh", "gated-silu": "silu", "gelu": "gelu"}
     if act not in kinds:
         raise ValueError(f"feed_forward_proj={act!r} is not described here; {hint(act, kinds)}")
@@ -49,13 +54,25 @@ def _t5(c: Fields, name: str, each_layer: bool = False) -> Model:
 def _bart(c: Fields, name: str, norms: str = "post", positions: int | None = 2, embedding_norm: bool = True) -> Model:
     """BART and its relatives. *positions*: rows of the table of positions beyond those for tokens; None: positions have no table."""
     vocab, d_model = c.need("vocab"), c.need("d_model")
+    _one_table(c)
+    if c.kind == "bart":
+        c.left_out = {**c.left_out, "num_labels": 3}
     rows = None if positions is None else c.need("max_position_embeddings") + positions
     unread = {} if not positions else {"position_offset": positions}  # rows for no token
     ends: dict[str, Any] = {
         "d_model": d_model, "vocab": vocab, "norm": "layer", "final_norm": norms == "pre", "embedding_norm": embedding_norm,
-        "positions": rows, "tied": c.flag("tie_word_embeddings", True), **unread,
+        "positions": rows, "tied": True, **unread,
     }  # fmt: skip
     return _joined(c, name, norms, ends, ends)
+
+
+def _one_table(c: Fields) -> None:
+    """Refuse embeddings that are not tied: which of them are then one table depends on transformers' version."""
+    if not c.flag("tie_word_embeddings", True):
+        raise ValueError(
+            f"tie_word_embeddings=False: the encoder and the decoder of a {c.kind} then share a table in transformers 4 and have "
+            f"two beside it in transformers 5, and flopkit supports {c.kind} only tied; {WAY_OUT}"
+        )
 
 
 def _marian(c: Fields, name: str) -> Model:
@@ -125,7 +142,7 @@ _BART: Tasks = {
     "sequence": lambda model, labels: with_head(
         model, outputs=labels, each="sequence", bias=True, dense=True, act="tanh"
     ),
-    "answer": lambda model, labels: with_head(model, outputs=labels, bias=True),
+    "answer": lambda model, labels: with_head(model, outputs=2, bias=True),  # whatever id2label says
 }
 
 

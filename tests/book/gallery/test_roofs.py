@@ -91,12 +91,30 @@ def test_a_preset_sets_every_control():
     assert narrow["bound"] == "memory" and narrow["intensity"] < 128
 
 
-def test_the_axis_begins_where_lines_do():
-    """The lowest line begins at its bandwidth × one FLOP per byte, less than a decade above the foot of the axis."""
-    y = FIGURE.spec()["layer"][0]["encoding"]["y"]
-    low, _high = y["scale"]["domain"]
-    devices = FIGURE.controls["device"].options
-    least = min(FIGURE.rows(device=device, of_bandwidth=0.4, overlap=0.0)[2]["bent"] for device in devices)
-    assert low <= least < 10 * low and min(y["axis"]["values"]) == low
-    small = FIGURE.at(**FIGURE.presets["Small: the launch sets the time"])
-    assert small["rate"] > low  # the dot of the preset is not at the edge
+@pytest.mark.parametrize("device", FIGURE.controls["device"].options)
+def test_the_dot_and_the_ridge_are_in_the_picture_which_is_enlarged_near_the_ridge(device):
+    for tokens in (1, 16, 256, 4096, 65536):
+        for features, launch in ((512, 2e-5), (8192, 0.0), (32768, 5e-6)):
+            found = FIGURE.at(
+                device=device,
+                tokens=tokens,
+                features=features,
+                launch=launch,
+                overlap=0.0,
+                of_peak=0.4,
+                of_bandwidth=0.4,
+            )
+            assert found["left"] <= found["intensity"] <= found["right"], (tokens, features)
+            assert found["drawn"] == max(found["rate"], found["down"])  # a launch may put it at the foot of the axis
+            assert found["down"] < found["rate"] < found["up"] or not found["near"]
+            assert found["drawn"] < found["up"] and found["printed_peak"] < found["up"]
+            assert found["left"] < found["printed_ridge"] < found["right"]
+    near, far = FIGURE.at(device=device), FIGURE.at(device=device, tokens=1)
+    assert near["up"] / near["down"] < 110 < 10_000 < far["up"] / far["down"]
+    assert far["down"] <= min(FIGURE.rows(device=device, of_bandwidth=0.4, overlap=0.0)[2]["bent"] for _ in "1")
+
+
+def test_the_gap_reaches_from_the_dot_to_the_roof_on_paper():
+    found = FIGURE.at(device=H100, overlap=0.0)
+    assert found["above"] == pytest.approx(min(989.4e12, 3.35e12 * found["intensity"]), rel=1e-4)
+    assert found["rate"] < found["middle"] < found["above"]
