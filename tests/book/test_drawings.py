@@ -1150,6 +1150,35 @@ def test_cards_of_two_nodes_by_hand():
         drawings.node_cards(where=fk.parallel.cluster("dgx-h100").replace(per_node=4))
 
 
+def test_only_one_micro_batch_hides_the_exchange():
+    """Of each parameter a node's eight cards of 50 GB/s send 7/8: 2 bytes beside the first forward pass, 4 beside the last backward pass."""
+    drawing = drawings.hidden_exchange()
+    once, often = drawing.canvases[:2]
+    model = fk.load("llama-3-8b")
+    gather = 7 / 8 * 2 * model.params / (8 * 50e9)
+    for canvas, n in ((once, 1), (often, 4)):
+        forward, backward = canvas.named("forward"), canvas.named("backward")
+        assert len(forward) == len(backward) == n
+        [weights], [gradients] = canvas.named("weights"), canvas.named("gradients")
+        scale = weights.w / gather
+        assert gradients.w == pytest.approx(2 * weights.w) and weights.x == forward[0].x
+        assert gradients.x == pytest.approx(backward[-1].x)  # no gradient is final before
+        assert sum(mark.w for mark in forward) == pytest.approx(sum(mark.w for mark in backward) / 2)
+        for i, mark in enumerate(forward):  # a backward pass follows its forward pass, and waits for the weights
+            assert backward[i].x >= mark.x + mark.w - 0.01
+        assert backward[0].x >= weights.x + weights.w - 0.01
+        waits = sum(mark.w for mark in canvas.named("waits")) / scale
+        flops = model.train_step(seq=1024, batch=4).model_flops
+        busy = sum(mark.w for mark in (*forward, *backward)) / scale
+        assert busy == pytest.approx(flops / fk.device("h100-sxm").peak("bf16"), rel=0.01)
+        assert waits == pytest.approx(max(3 * gather - busy / n, 0), abs=1e-4)
+    assert "hide the exchange" in drawing.title and not once.named("waits")
+    assert f"{waits * 1e3:.1f}" == "57.8" and "57.82 ms" in drawing.title
+    assert "leave" in drawings.hidden_exchange(sequences=2, seq=256).title
+    with pytest.raises(ValueError, match="sequences=9"):
+        drawings.hidden_exchange(9)
+
+
 # -- what fits ----------------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from flopkit.book.drawings.intensities import batch_intensity
 from flopkit.book.drawings.latent import mla
 from flopkit.book.drawings.layer import attention_layer
 from flopkit.book.drawings.layer_costs import growing_core, layer_timeline
-from flopkit.book.drawings.many_gpus import node_cards, ring_all_reduce
+from flopkit.book.drawings.many_gpus import hidden_exchange, node_cards, ring_all_reduce
 from flopkit.book.drawings.measuring import interval_of_rounds, warm_up
 from flopkit.book.drawings.models import model_tree, six_flops
 from flopkit.book.drawings.products import bytes_and_flops, dot_product, matrix_product
@@ -50,6 +50,7 @@ __all__ = [
     "fused_chain",
     "gradients",
     "growing_core",
+    "hidden_exchange",
     "inverted_bottleneck",
     "interval_of_rounds",
     "kept_over_time",

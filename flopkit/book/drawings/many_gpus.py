@@ -1,4 +1,4 @@
-"""Many GPUs: a chunk's way around a ring, and the network cards between two nodes."""
+"""Many GPUs: a chunk's way around a ring, the network cards between two nodes, and the exchange beside a step's arithmetic."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import math
 from flopkit.book.drawings.canvas import Canvas
 from flopkit.book.drawings.drawing import Drawing
 from flopkit.book.drawings.sizes import whole
-from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE
+from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE, PURPLE
+from flopkit.models.catalogue import load
 from flopkit.parallel.clusters import cluster
-from flopkit.parallel.collectives import all_reduce
+from flopkit.parallel.collectives import all_gather, all_reduce, reduce_scatter
+from flopkit.parallel.layouts import Layout
+from flopkit.parallel.steps import step
 from flopkit.units import count, seconds, si
 
-__all__ = ["node_cards", "ring_all_reduce"]
+__all__ = ["hidden_exchange", "node_cards", "ring_all_reduce"]
 
 BOX, HIGH, CHUNK = 84.0, 46.0, 17.0
 
@@ -157,3 +160,106 @@ def node_cards(gigabytes: int = 16, where: str = "dgx-h100") -> Drawing:
         f"node, through one card; seven such groups beside it use the others. Either way a card sends {card}.",
         [*canvases, foot],
     )
+
+
+LEFT, WIDE, BAR = 58.0, 300.0, 24.0
+
+
+def hidden_exchange(
+    sequences: int = 4, seq: int = 1024, model: str = "llama-3-8b", ranks: int = 64, where: str = "dgx-h100"
+) -> Drawing:
+    """A data-parallel step beside its exchange, in one micro-batch and in several: only the first forward and the last backward pass hide it.
+
+    Weights travel in bf16, gradients in fp32, each once per step.
+
+    Parameters
+    ----------
+    sequences : int, optional
+        Sequences per GPU and step, 2 to 8: all in one micro-batch, then each in its own.
+    seq : int, optional
+        Tokens of a sequence.
+    model : str, optional
+        A name that `fk.load` knows.
+    ranks : int, optional
+        GPUs, each with the whole model.
+    where : str, optional
+        A cluster.
+
+    Raises
+    ------
+    ValueError
+        For fewer or more sequences.
+
+    Examples
+    --------
+    >>> hidden_exchange().title
+    'In one micro-batch, 4,096 tokens hide the exchange; in 4, nothing hides 57.82 ms of it'
+    """
+    whole("hidden_exchange", "sequences", sequences, 2, 8)
+    of = {
+        n: step(
+            model, Layout(data=ranks, zero=1, micro_batch=sequences // n), where,
+            seq=seq, batch=ranks * sequences, precision="mixed-fp32-gradients",
+        )
+        for n in (1, sequences)
+    }  # fmt: skip
+    params = load(model).params
+    gather = all_gather(bytes=2 * params, ranks=ranks).on(where)
+    reduce = reduce_scatter(bytes=4 * params, ranks=ranks).on(where)
+    longest = max(each.seconds for each in of.values())
+    canvases = [_hidden(n, each.seconds - each.parts["data"], gather, reduce, WIDE / longest) for n, each in of.items()]
+    foot = Canvas(44)
+    for x, y, wording, look in (
+        (0, 2, "forward pass", {"colour": BLUE, "fill": 0.5}),
+        (132, 2, "backward pass", {"colour": PURPLE, "fill": 0.5}),
+        (258, 2, "the GPU waits", {"dash": True, "fill": 0.0}),
+        (0, 24, "weights, 2 bytes", {"colour": GREEN, "fill": 0.5}),
+        (132, 24, "gradients, 4 bytes per parameter", {"colour": ORANGE, "fill": 0.5}),
+    ):
+        foot.box(x, y, 12, 12, name="key", **look)
+        foot.text(x + 18, y + 6, wording, anchor="start", colour=MUTED)
+    one, several = of[1], of[sequences]
+    left = {n: each.parts["data"] for n, each in of.items()}
+    hidden = "hide the exchange" if not left[1] else f"leave {seconds(left[1])} of the exchange"
+    tokens = count(sequences * seq, "tokens")
+    return Drawing(
+        "hidden-exchange",
+        f"In one micro-batch, {tokens} {hidden}; in {sequences}, nothing hides {seconds(left[sequences])} of it",
+        f"Two timelines of a GPU and its network, {model} on {ranks} GPUs. The exchange takes {seconds(gather)} for the weights, beside the first forward pass, and {seconds(reduce)} for the "
+        f"gradients, beside the last backward pass. With all {tokens} in one micro-batch the step takes {seconds(one.seconds)}, of which {seconds(left[1]) if left[1] else 'nothing'} is waiting. In {sequences} micro-batches "
+        f"these two passes are {sequences} times as short: the step takes {seconds(several.seconds)}, and {seconds(left[sequences])} of it is waiting.",
+        [*canvases, foot],
+    )
+
+
+def _hidden(n: int, busy: float, gather: float, reduce: float, scale: float) -> Canvas:
+    """*n* micro-batches that compute *busy* seconds in all; the backward pass takes twice as long as the forward pass."""
+    forward, backward = busy / n / 3, 2 * busy / n / 3
+    late = max(gather - forward, 0.0)
+    last = busy + late - backward
+    end = max(last + reduce, last + backward)
+    canvas = Canvas(92)
+    title = "One micro-batch" if n == 1 else f"{n} micro-batches"
+    canvas.text(0, 8, f"{title}: {seconds(end)}", anchor="start", bold=True)
+    canvas.text(0, 34, "GPU", anchor="start")
+    canvas.text(0, 66, "network", anchor="start")
+    at = 0.0
+    waits = []
+    for i in range(n):
+        for name, colour, took in (("forward", BLUE, forward), ("backward", PURPLE, backward)):
+            canvas.box(LEFT + at * scale, 22, took * scale, BAR, name=name, colour=colour, fill=0.5)
+            at += took
+            if i == 0 and name == "forward" and late:
+                waits.append((at, at + late))
+                at += late
+    if end > at:
+        waits.append((at, end))
+    for start, stop in waits:
+        canvas.box(LEFT + start * scale, 22, (stop - start) * scale, BAR, name="waits", dash=True, fill=0)
+    canvas.box(LEFT, 54, gather * scale, BAR, name="weights", colour=GREEN, fill=0.5)
+    canvas.box(LEFT + last * scale, 54, reduce * scale, BAR, name="gradients", colour=ORANGE, fill=0.5)
+    lost = sum(stop - start for start, stop in waits)
+    canvas.text(
+        360, 8, f"nothing hides {seconds(lost)}" if lost else "all of the exchange hides", anchor="end", name="lost"
+    )
+    return canvas
