@@ -1,8 +1,6 @@
-"""Many GPUs: a chunk's way around a ring, the network cards between two nodes, and the exchange beside a step's arithmetic."""
+"""Many GPUs: the chunks of a ring, the network cards between two nodes, and the exchange beside a step's arithmetic."""
 
 from __future__ import annotations
-
-import math
 
 from flopkit.book.drawings.canvas import Canvas
 from flopkit.book.drawings.drawing import Drawing
@@ -17,83 +15,76 @@ from flopkit.units import count, seconds, si
 
 __all__ = ["hidden_exchange", "node_cards", "ring_all_reduce"]
 
-BOX, HIGH, CHUNK = 84.0, 46.0, 17.0
+RANKS, CELL = 4, 30.0
 
 
 def ring_all_reduce() -> Drawing:
-    """One chunk of a tensor on its way around a ring of four: first it gathers the sum, then it carries the sum to all.
+    """Four GPUs that all-reduce four chunks in a ring: how many parts each GPU has of each chunk, before, in the middle and after.
 
     Examples
     --------
     >>> ring_all_reduce().title
-    'In a ring of 4, a chunk makes 6 hops; with 4 chunks, each GPU sends 1.5 times the tensor'
+    'In a ring of 4, each GPU sends 6 quarters of the tensor: 1.5 times the tensor'
     """
-    ranks = 4
-    asked = all_reduce(bytes=ranks, ranks=ranks)  # a chunk is one byte
-    hops = asked.steps
-    first, then = "Reduce-scatter: the chunk adds up", "All-gather: the sum goes around"
-    canvases = [_ring(first, ranks, 0, hops // 2), _ring(then, ranks, ranks - 1, hops // 2, carried=ranks)]
-    foot = canvases[-1]
+    asked = all_reduce(bytes=RANKS, ranks=RANKS)  # a chunk is one byte
+    half = RANKS - 1
+    held = _ring()
+    shown = {
+        0: "At the start",
+        1: "After 1 step",
+        half: f"After {half}: reduce-scattered",
+        asked.steps: f"After {asked.steps}: all-gathered",
+    }
+    canvases = [Canvas(172), Canvas(172)]
+    for at, (steps, title) in enumerate(shown.items()):
+        _state(canvases[at // 2], 184.0 * (at % 2), title, steps, held[steps], last=steps == asked.steps)
+    foot = Canvas(56)
+    foot.box(1, 3, 12, 12, name="key", colour=ORANGE, fill=0, edge=2, round=0)
+    foot.text(20, 9, f"sent next, to the GPU below; by GPU {RANKS} to GPU 1", anchor="start", colour=MUTED)
     foot.lines(
-        0, foot.height - 44,
-        "A number says how many parts are added up.",
-        f"The other {ranks - 1} chunks travel at the same time,",
-        "each one GPU further on.",
+        0, 30, "A number says how many GPUs' parts are added up.", f"Chunks a to d are quarters of the tensor; {RANKS} is a sum.",
         anchor="start", colour=MUTED,
     )  # fmt: skip
     return Drawing(
         "ring-all-reduce",
-        f"In a ring of {ranks}, a chunk makes {hops} hops; with {ranks} chunks, each GPU sends {asked.sent / ranks:g} times the tensor",
-        f"Two rings of {ranks} GPUs with arrows from each to the next. In the first, chunk 1 starts on GPU 1 and adds one GPU's part at each of "
-        f"{hops // 2} hops, until GPU {ranks} has the sum of all {ranks}. In the second, the sum makes {hops // 2} more hops, until all have it. Each GPU "
-        f"sends a chunk in each of the {hops} steps, and a chunk is 1/{ranks} of the tensor.",
-        canvases,
+        f"In a ring of {RANKS}, each GPU sends {asked.steps} quarters of the tensor: {asked.sent / RANKS:g} times the tensor",
+        f"Four tables of {RANKS} GPUs and {RANKS} chunks of a tensor. In each step every GPU sends a chunk to the next. At first each has its own part of each chunk. In {half} steps the receiver adds: "
+        f"then GPU 1 has the sum of chunk b, GPU 2 of c, GPU 3 of d, GPU 4 of a. In {half} more the sums go around, until every GPU has all {RANKS}.",
+        [*canvases, foot],
     )
 
 
-def _ring(title: str, ranks: int, start: int, hops: int, carried: int | None = None) -> Canvas:
-    """The way of one chunk: *hops* from the GPU *start* on. What it carries grows from 1, or is *carried*."""
-    canvas = Canvas(318 if carried else 246)
-    canvas.text(0, 10, title, anchor="start", bold=True)
-    middles = [
-        (180 + 128 * math.sin(2 * math.pi * (i + 0.5) / ranks - math.pi / 2), 138 - 104 * math.cos(2 * math.pi * (i + 0.5) / ranks - math.pi / 2))
-        for i in range(ranks)
-    ]  # fmt: skip
-    way = [(start + i) % ranks for i in range(hops + 1)]
-    for i, middle in enumerate(middles):
-        ends = _between(middle, middles[(i + 1) % ranks])
-        used = i in way[:-1]
-        canvas.arrow(
-            *ends, colour=ORANGE if used else MUTED, width=2 if used else 1, name="hop" if used else "idle hop"
-        )
-        if used:
-            step = way.index(i) + 1 + (hops if carried else 0)
-            flat = abs(ends[3] - ends[1]) < 1
-            canvas.text((ends[0] + ends[2]) / 2, (ends[1] + ends[3]) / 2 - 10 * flat, f"step {step}", halo=not flat, name="step")  # fmt: skip
-    for i, (x, y) in enumerate(middles):
-        canvas.box(x - BOX / 2, y - HIGH / 2, BOX, HIGH, name=f"GPU {i + 1}", colour=MUTED, fill=0.08)
-        canvas.text(x, y - 11, f"GPU {i + 1}")
-        place = way.index(i) if i in way else None
-        for chunk in range(ranks):
-            at = (x - ranks * CHUNK / 2 + chunk * CHUNK, y + 1, CHUNK, CHUNK)
-            if chunk or place is None:
-                canvas.box(*at, colour=MUTED, fill=0.1, edge=0.8, round=0)
-                continue
-            parts = carried or place + 1
-            whole_sum = parts == ranks
-            canvas.box(
-                *at, str(parts), name=f"chunk on GPU {i + 1}", colour=GREEN if whole_sum else BLUE, fill=0.5, edge=0.8, round=0
-            )  # fmt: skip
-    return canvas
+def _state(canvas: Canvas, left: float, title: str, steps: int, held: list[list[int]], last: bool) -> None:
+    """A table of GPUs and chunks after some steps; what each GPU sends next has a frame."""
+    x, y = left + 44, 44.0
+    canvas.text(left, 10, title, anchor="start", bold=True)
+    if last:
+        canvas.box(x, y, RANKS * CELL, RANKS * CELL, colour=GREEN, fill=0.5, edge=0, round=0)
+    canvas.grid(x, y, RANKS, RANKS, CELL)
+    for gpu, row in enumerate(held):
+        canvas.text(x + CELL * (gpu + 0.5), 32, "abcd"[gpu], colour=MUTED)
+        canvas.text(left, y + CELL * (gpu + 0.5), f"GPU {gpu + 1}", anchor="start")
+        for chunk, parts in enumerate(row):
+            if parts > 1 and not last:
+                colour, fill = (GREEN, 0.5) if parts == RANKS else (BLUE, 0.15 * parts)
+                canvas.box(x + CELL * chunk, y + CELL * gpu, CELL, CELL, colour=colour, fill=fill, edge=0, round=0)
+            canvas.text(x + CELL * (chunk + 0.5), y + CELL * (gpu + 0.5), str(parts), name=f"after {steps}")
+        if not last:
+            sent = (gpu - steps) % RANKS
+            canvas.box(x + CELL * sent + 2, y + CELL * gpu + 2, CELL - 4, CELL - 4, name=f"sent after {steps}", colour=ORANGE, fill=0, edge=2, round=0)  # fmt: skip
 
 
-def _between(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float, float, float]:
-    """From the edge of the box around *a* to that of the box around *b*."""
-    dx, dy = b[0] - a[0], b[1] - a[1]
-    cut = min(
-        (BOX / 2 + 3) / abs(dx) if abs(dx) > 1 else math.inf, (HIGH / 2 + 3) / abs(dy) if abs(dy) > 1 else math.inf
-    )
-    return a[0] + cut * dx, a[1] + cut * dy, b[0] - cut * dx, b[1] - cut * dy
+def _ring() -> list[list[list[int]]]:
+    """After each step, how many parts each GPU has of each chunk. Each GPU passes on what it received last; it adds in the first half and overwrites in the second."""
+    now = [[1] * RANKS for _ in range(RANKS)]
+    found = [now]
+    for done in range(2 * (RANKS - 1)):
+        after = [list(row) for row in now]
+        for gpu in range(RANKS):
+            chunk, to = (gpu - done) % RANKS, (gpu + 1) % RANKS
+            after[to][chunk] = now[gpu][chunk] + (now[to][chunk] if done < RANKS - 1 else 0)
+        found.append(now := after)
+    return found
 
 
 def node_cards(gigabytes: int = 16, where: str = "dgx-h100") -> Drawing:
