@@ -1490,6 +1490,21 @@ def test_what_must_stay_of_a_step_is_marked():
     assert "must still take 6 ms" in drawing.alt and "at least 66 ms, so that 34 ms" in drawing.alt
 
 
+def test_a_cure_ends_between_its_bound_and_the_step_before():
+    """By hand: a cure that allows 4 times and reaches 2.5 leaves 0.4 of the step, where a quarter must stay."""
+    drawing = drawings.saved_by_cures({"one kernel": (4.0, 2.5), "no waiting": (2.0, 2.0)})
+    stays, goes, ended = (drawing.marks(name) for name in ("stays", "can go", "ended"))
+    assert [mark.w for mark in stays] == pytest.approx([356 / 4, 356 / 2])
+    for bar, free in zip(stays, goes, strict=True):
+        assert bar.box[2] == pytest.approx(free.x) and free.box[2] == pytest.approx(358)
+    assert [mark.x for mark in ended] == pytest.approx([2 + 0.4 * 356, 2 + 0.5 * 356])
+    assert drawing.title == "The cures saved 80 % to 100 % of what their bounds allow"  # 0.6 of 0.75, 0.5 of 0.5
+    assert [mark.text for mark in drawing.marks("said")] == ["allowed 75 %, saved 60 %", "allowed 50 %, saved 50 %"]
+    for wrong in ({}, {"a": (2.0, 2.5)}, {"a": (2.0, 0.9)}, {"a": (1.0, 1.0)}, {str(i): (2.0, 1.5) for i in range(9)}):
+        with pytest.raises(ValueError, match="saved_by_cures"):
+            drawings.saved_by_cures(wrong)
+
+
 def test_the_drawn_step_is_that_of_the_figure():
     found = gallery.cures().at(patient="GPT-2, training in fp32, batch 16", flash=True)
     saved = found["before"] - found["after"]

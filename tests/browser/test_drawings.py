@@ -89,6 +89,8 @@ EXTREMES = [
     drawings.stopwatches(calls=5),
     drawings.waiting_row(kernels=10, launch=1.2345e-6, kernel=9.8765e-6),
     drawings.waiting_row(kernels=1),
+    drawings.saved_by_cures({f"{i} a cure of some name": (1.234 * i + 1, 1.01 * i + 1) for i in range(1, 9)}),
+    drawings.saved_by_cures({"CUDA graphs": (1.001, 1.0)}),
 ]
 DRAWN = [getattr(drawings, name)() for name in NAMES] + EXTREMES
 

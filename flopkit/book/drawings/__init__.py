@@ -4,7 +4,7 @@ from flopkit.book.drawings.backward import gradients, wanted_gradients
 from flopkit.book.drawings.bottlenecks import bottlenecks, inverted_bottleneck, two_networks
 from flopkit.book.drawings.causal import causal_tiles
 from flopkit.book.drawings.checkpoints import kept_over_time
-from flopkit.book.drawings.clinic import step_rows, symptoms
+from flopkit.book.drawings.clinic import saved_by_cures, step_rows, symptoms
 from flopkit.book.drawings.convolutions import transposed, window, wiring
 from flopkit.book.drawings.counters import seen_calls, tower
 from flopkit.book.drawings.drawing import Drawing
@@ -70,6 +70,7 @@ __all__ = [
     "ring_all_reduce",
     "roof_lines",
     "routed_tokens",
+    "saved_by_cures",
     "prefill_and_decode",
     "schedules",
     "seen_calls",
