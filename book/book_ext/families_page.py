@@ -26,7 +26,12 @@ def count():
     if missing := {module.__name__.rpartition(".")[2] for module in architectures.MODULES} - shown:
         raise ValueError(f"in no section of the page: {missing}; add a section, or the name to one")
     names = {*architectures.ARCHITECTURES, *architectures.SAME}
-    return f"**{len(names)} values of `model_type` are read**, {len(architectures.ARCHITECTURES)} of them by a description of their own."
+    more = _wholes() - names
+    return (
+        f"**{len(names) + len(more)} values of `model_type` are read**, {len(architectures.ARCHITECTURES)} of them by a description of their own, "
+        f"{len(names) - len(architectures.ARCHITECTURES)} by that of another name. The other {len(more)} are models of text and more, such as `llava`: "
+        "of these the part for text is read."
+    )
 
 
 def _section(*modules):
@@ -67,9 +72,12 @@ two_towers = partial(_section, "dual")
 
 def wholes():
     """The models of which the part for text is read."""
+    return ", ".join(f"`{name}`" for name in sorted(_wholes()))
+
+
+def _wholes():
     names = {*text_parts.TEXT_TYPES, *text_parts.FLAT}
-    names |= {kind.removesuffix("_text") for kind in architectures.ARCHITECTURES if kind.endswith("_text")}
-    return ", ".join(f"`{name}`" for name in sorted(names))
+    return names | {kind.removesuffix("_text") for kind in architectures.ARCHITECTURES if kind.endswith("_text")}
 
 
 def endings():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
@@ -161,9 +162,8 @@ class Memory:
         if not is_zero(self.gathered):
             lines.append(("gathered layers", self.gathered))
         lines.append(("total", self.total))
-        if not is_zero(self.loss):
-            lines.append(("peak, with the gradients of the loss", self.peak))
-        return _table("part", lines, self.total, self.name)
+        more = [] if is_zero(self.loss) else [("peak, with the gradients of the loss", self.peak)]
+        return _table("part", lines, self.total, self.name, more)
 
     def layer_table(self) -> Table:
         """What one layer keeps (or whose list *kept* is), one row a tensor."""
@@ -181,7 +181,11 @@ class Memory:
         return self.table()._repr_html_()
 
 
-def _table(first: str, lines: list[tuple[str, Number]], whole: Number, caption: str) -> Table:
+def _table(
+    first: str, lines: list[tuple[str, Number]], whole: Number, caption: str, beyond: Sequence[tuple[str, Number]] = ()
+) -> Table:
+    """*beyond*: rows that are more than the whole, so they have no share of it."""
     rows = [{first: name, "bytes": number, "share": ratio(number, whole)} for name, number in lines]
+    rows += [{first: name, "bytes": number} for name, number in beyond]
     formats = {"bytes": partial(amount, unit="B"), "share": partial(amount, unit="%")}
     return Table(rows, caption=caption, formats=formats)

@@ -1118,23 +1118,27 @@ def test_intervals_are_those_of_the_same_calls():
 # -- many GPUs ----------------------------------------------------------------------------------------------------
 
 
-def test_a_chunk_goes_around_the_ring():
-    """Three hops add up what four GPUs have, three more carry the sum to all: each GPU sends six chunks of a quarter."""
+def test_chunks_go_around_the_ring():
+    """Walked through with sets: what a GPU has of a chunk is whose parts are in it; three steps add, three more carry the sums to all."""
     drawing = drawings.ring_all_reduce()
-    counts = [
-        [mark.text for i in range(4) for mark in canvas.named(f"chunk on GPU {i + 1}")] for canvas in drawing.canvases
-    ]
-    assert counts == [["1", "2", "3", "4"], ["4"] * 4]
-    hops = [mark for canvas in drawing.canvases for mark in canvas.named("hop")]
-    assert len(hops) == 2 * (4 - 1) == fk.parallel.all_reduce(bytes=4, ranks=4).steps
-    assert [mark.text for canvas in drawing.canvases for mark in canvas.named("step")] == [
-        f"step {i}" for i in (1, 2, 3, 5, 6, 4)
-    ]
-    assert f"{6 * 1 / 4:g} times the tensor" in drawing.title
-    for canvas in drawing.canvases:
-        boxes = [mark for i in range(4) for mark in canvas.named(f"GPU {i + 1}")]
-        for hop in (*canvas.named("hop"), *canvas.named("idle hop")):
-            assert not any(left < x < right and top < y < bottom for left, top, right, bottom in (box.box for box in boxes) for x, y in ((hop.x, hop.y), (hop.x + hop.w, hop.y + hop.h)))  # fmt: skip
+    state = [[{gpu} for _ in range(4)] for gpu in range(4)]
+    sent = list(range(4))  # GPU 1 begins with chunk a, GPU 2 with b; each goes on with what it has just received
+    drawn = {}
+    for step in range(7):
+        drawn[step] = [mark.text for mark in drawing.marks(f"after {step}")]
+        if drawn[step]:
+            assert drawn[step] == [str(len(parts)) for row in state for parts in row], step
+        frames = drawing.marks(f"sent after {step}")
+        if frames:
+            columns = sorted({round(mark.x) for mark in frames})
+            assert [columns.index(round(mark.x)) for mark in frames] == sent  # one row a GPU, from above
+        moved = [state[gpu][sent[gpu]] for gpu in range(4)]
+        for gpu, parts in enumerate(moved):
+            after = state[(gpu + 1) % 4]
+            after[sent[gpu]] = after[sent[gpu]] | parts
+        sent = [sent[gpu - 1] for gpu in range(4)]
+    assert [step for step, found in drawn.items() if found] == [0, 1, 3, 6]
+    assert fk.parallel.all_reduce(bytes=4, ranks=4).steps == 6 and f"{6 * 1 / 4:g} times the tensor" in drawing.title
 
 
 def test_cards_of_two_nodes_by_hand():
@@ -1148,6 +1152,35 @@ def test_cards_of_two_nodes_by_hand():
     assert f"{2 * 7 / 8 * 16 / 450 * 1e3:.2f} ms" in said and "40 ms" in said and "over a single card, 320 ms" in said
     with pytest.raises(ValueError, match="eight GPUs a node"):
         drawings.node_cards(where=fk.parallel.cluster("dgx-h100").replace(per_node=4))
+
+
+def test_only_one_micro_batch_hides_the_exchange():
+    """Of each parameter a node's eight cards of 50 GB/s send 7/8: 2 bytes beside the first forward pass, 4 beside the last backward pass."""
+    drawing = drawings.hidden_exchange()
+    once, often = drawing.canvases[:2]
+    model = fk.load("llama-3-8b")
+    gather = 7 / 8 * 2 * model.params / (8 * 50e9)
+    for canvas, n in ((once, 1), (often, 4)):
+        forward, backward = canvas.named("forward"), canvas.named("backward")
+        assert len(forward) == len(backward) == n
+        [weights], [gradients] = canvas.named("weights"), canvas.named("gradients")
+        scale = weights.w / gather
+        assert gradients.w == pytest.approx(2 * weights.w) and weights.x == forward[0].x
+        assert gradients.x == pytest.approx(backward[-1].x)  # no gradient is final before
+        assert sum(mark.w for mark in forward) == pytest.approx(sum(mark.w for mark in backward) / 2)
+        for i, mark in enumerate(forward):  # a backward pass follows its forward pass, and waits for the weights
+            assert backward[i].x >= mark.x + mark.w - 0.01
+        assert backward[0].x >= weights.x + weights.w - 0.01
+        waits = sum(mark.w for mark in canvas.named("waits")) / scale
+        flops = model.train_step(seq=1024, batch=4).model_flops
+        busy = sum(mark.w for mark in (*forward, *backward)) / scale
+        assert busy == pytest.approx(flops / fk.device("h100-sxm").peak("bf16"), rel=0.01)
+        assert waits == pytest.approx(max(3 * gather - busy / n, 0), abs=1e-4)
+    assert "hide the exchange" in drawing.title and not once.named("waits")
+    assert f"{waits * 1e3:.1f}" == "57.8" and "57.82 ms" in drawing.title
+    assert "leave" in drawings.hidden_exchange(sequences=2, seq=256).title
+    with pytest.raises(ValueError, match="sequences=9"):
+        drawings.hidden_exchange(9)
 
 
 # -- what fits ----------------------------------------------------------------------------------------------------
@@ -1455,6 +1488,21 @@ def test_what_must_stay_of_a_step_is_marked():
     assert saved.box[2] == pytest.approx(358) and saved.x == pytest.approx(attention.box[2])
     assert [drawing.marks(f"seconds of {name}")[0].text for name in rows] == ["30 ms → 6 ms", "60 ms", "10 ms → 0 s"]
     assert "must still take 6 ms" in drawing.alt and "at least 66 ms, so that 34 ms" in drawing.alt
+
+
+def test_a_cure_ends_between_its_bound_and_the_step_before():
+    """By hand: a cure that allows 4 times and reaches 2.5 leaves 0.4 of the step, where a quarter must stay."""
+    drawing = drawings.saved_by_cures({"one kernel": (4.0, 2.5), "no waiting": (2.0, 2.0)})
+    stays, goes, ended = (drawing.marks(name) for name in ("stays", "can go", "ended"))
+    assert [mark.w for mark in stays] == pytest.approx([356 / 4, 356 / 2])
+    for bar, free in zip(stays, goes, strict=True):
+        assert bar.box[2] == pytest.approx(free.x) and free.box[2] == pytest.approx(358)
+    assert [mark.x for mark in ended] == pytest.approx([2 + 0.4 * 356, 2 + 0.5 * 356])
+    assert drawing.title == "The cures saved 80 % to 100 % of what their bounds allow"  # 0.6 of 0.75, 0.5 of 0.5
+    assert [mark.text for mark in drawing.marks("said")] == ["allowed 75 %, saved 60 %", "allowed 50 %, saved 50 %"]
+    for wrong in ({}, {"a": (2.0, 2.5)}, {"a": (2.0, 0.9)}, {"a": (1.0, 1.0)}, {str(i): (2.0, 1.5) for i in range(9)}):
+        with pytest.raises(ValueError, match="saved_by_cures"):
+            drawings.saved_by_cures(wrong)
 
 
 def test_the_drawn_step_is_that_of_the_figure():

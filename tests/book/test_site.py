@@ -80,7 +80,7 @@ KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 FIGURE = '<figure class="x" id=my-figure data-name="my-figure"><figcaption>Figure 2.1. A title</figcaption></figure>\n'
 
 
-def written(folder, address, code=""):
+def written(folder, address, code="", tags=()):
     """A copy of the repository whose pages are those above, the first with a cell of *code*, if there is one."""
     for name in ("book/book_ext", "book/_static", "flopkit"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -100,7 +100,14 @@ def written(folder, address, code=""):
     ]
     if code:
         cells.append(
-            {"cell_type": "code", "id": "code", "metadata": {}, "source": code, "outputs": [], "execution_count": None}
+            {
+                "cell_type": "code",
+                "id": "code",
+                "metadata": {"tags": [*tags]},
+                "source": code,
+                "outputs": [],
+                "execution_count": None,
+            }
         )
     described = {"description": 'A small book: "start" here, with words & sources, and no more than that.'}
     notebook = {"cells": cells, "metadata": described | {"kernelspec": KERNEL}, "nbformat": 4, "nbformat_minor": 5}
@@ -229,3 +236,11 @@ def test_a_figure_that_cannot_be_drawn_fails_the_build(tmp_path):
     )
     done = made(tmp_path)
     assert done.returncode != 0 and "could not be shown: ValueError: no such mark" in done.stderr
+
+
+def test_a_fold_says_what_is_in_it(tmp_path):
+    written(tmp_path, None, "print(6 * 7)", tags=("hide-input", "hide-output"))
+    done = made(tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    page = article(tmp_path / "_build" / "html", "book/index.html")
+    assert re.findall(r"collapsed admonition-title\">([^<]+)<", page) == ["Show the code", "Show the result"]

@@ -66,6 +66,8 @@ EXTREMES = [
     drawings.growing_core("llama-3.1-405b", (1, 64, 2**20, 2**22, 2**24)),
     drawings.layer_timeline("llama-3.1-405b", 131072),
     drawings.layer_timeline("gpt2", 1),
+    drawings.hidden_exchange(sequences=8, seq=8192),
+    drawings.hidden_exchange(sequences=2, seq=256, model="llama-3.1-405b", where="dgx-a100"),
     drawings.two_errors("llama-3-8b", (1, 2**20)),
     drawings.two_errors("llama-3-70b", (64,)),
     drawings.layer_cut(ranks=4),
@@ -87,6 +89,8 @@ EXTREMES = [
     drawings.stopwatches(calls=5),
     drawings.waiting_row(kernels=10, launch=1.2345e-6, kernel=9.8765e-6),
     drawings.waiting_row(kernels=1),
+    drawings.saved_by_cures({f"{i} a cure of some name": (1.234 * i + 1, 1.01 * i + 1) for i in range(1, 9)}),
+    drawings.saved_by_cures({"CUDA graphs": (1.001, 1.0)}),
 ]
 DRAWN = [getattr(drawings, name)() for name in NAMES] + EXTREMES
 

@@ -724,6 +724,10 @@ def test_the_peak_has_the_gradients_of_the_loss():
         memory.ends + memory.loss, memory.again
     )
     assert str(memory.peak) in repr(memory.table().rows) and memory.peak > memory.total
+    *shares, of_peak = [row.get("share") for row in memory.table().rows]
+    assert (
+        of_peak is None and shares[-1] == 1 and sum(shares[:-1]) == pytest.approx(1)
+    )  # the peak is no share of the total
 
 
 def test_layers_that_run_again_can_take_more_than_the_loss():

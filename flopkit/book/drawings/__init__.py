@@ -4,7 +4,7 @@ from flopkit.book.drawings.backward import gradients, wanted_gradients
 from flopkit.book.drawings.bottlenecks import bottlenecks, inverted_bottleneck, two_networks
 from flopkit.book.drawings.causal import causal_tiles
 from flopkit.book.drawings.checkpoints import kept_over_time
-from flopkit.book.drawings.clinic import step_rows, symptoms
+from flopkit.book.drawings.clinic import saved_by_cures, step_rows, symptoms
 from flopkit.book.drawings.convolutions import transposed, window, wiring
 from flopkit.book.drawings.counters import seen_calls, tower
 from flopkit.book.drawings.drawing import Drawing
@@ -18,7 +18,7 @@ from flopkit.book.drawings.intensities import batch_intensity
 from flopkit.book.drawings.latent import mla
 from flopkit.book.drawings.layer import attention_layer
 from flopkit.book.drawings.layer_costs import growing_core, layer_timeline
-from flopkit.book.drawings.many_gpus import node_cards, ring_all_reduce
+from flopkit.book.drawings.many_gpus import hidden_exchange, node_cards, ring_all_reduce
 from flopkit.book.drawings.measuring import interval_of_rounds, warm_up
 from flopkit.book.drawings.models import model_tree, six_flops
 from flopkit.book.drawings.products import bytes_and_flops, dot_product, matrix_product
@@ -50,6 +50,7 @@ __all__ = [
     "fused_chain",
     "gradients",
     "growing_core",
+    "hidden_exchange",
     "inverted_bottleneck",
     "interval_of_rounds",
     "kept_over_time",
@@ -69,6 +70,7 @@ __all__ = [
     "ring_all_reduce",
     "roof_lines",
     "routed_tokens",
+    "saved_by_cures",
     "prefill_and_decode",
     "schedules",
     "seen_calls",

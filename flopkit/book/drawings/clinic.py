@@ -1,4 +1,4 @@
-"""Where a step loses its time, and what could be done about it: a bar of rows, and a chart from symptom to cure."""
+"""Where a step loses its time, and what could be done about it: a bar of rows, cures beside their bounds, and a chart from symptom to cure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import NamedTuple
 from flopkit.book.drawings.canvas import Canvas
 from flopkit.book.drawings.drawing import Drawing
 from flopkit.charts.theme import AMBER, BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, SKY
+from flopkit.devices.catalogue import device
+from flopkit.recordings import records
 from flopkit.units import percent, seconds, times
 
-__all__ = ["step_rows", "symptoms"]
+__all__ = ["saved_by_cures", "step_rows", "symptoms"]
 
 WIDE = 356
 PATIENT = "GPT-2, training in fp32, batch 16"
@@ -106,6 +108,81 @@ def step_rows(rows: Mapping[str, tuple[float, float]] | None = None, cure: str =
         f"at least {seconds(left)}, so that {seconds(saved)}, {percent(saved / whole)}, are the most that can be saved.",
         [canvas],
     )
+
+
+MOST_CURES = 8
+
+
+def _ours() -> dict[str, tuple[float, float]]:
+    """A chain of operators in one kernel, and attention told that its mask is causal, as we measured them on an H200."""
+    h200 = device("h200-sxm")
+    chain = {case["params"]["form"]: case for case in records("fusion", owner="ours", device="h200") if case["params"]["program"] == "chain"}  # fmt: skip
+    bound = chain["compiled"]["counted"]["bytes"] / h200.bandwidth
+    eager, one = (chain[form]["seconds"]["mean"] for form in ("eager", "compiled"))
+    took = {
+        case["params"]["causal"]: case
+        for case in records("attention_kernels", owner="ours", device="h200")
+        if (case["params"]["tokens"], case["params"]["kernel"]) == (4096, "flash")
+    }
+    full, causal = (took[masked]["seconds"]["mean"] for masked in (False, True))
+    visible = took[True]["counted"]["flops"] / h200.peak("bf16")
+    return {"a chain in one kernel": (eager / bound, eager / one), "is_causal": (full / visible, full / causal)}
+
+
+def saved_by_cures(cures: Mapping[str, tuple[float, float]] | None = None) -> Drawing:
+    """Steps before a cure as bars of one length: what must stay, what could go, and where the step ended.
+
+    Parameters
+    ----------
+    cures : Mapping[str, tuple[float, float]], optional
+        Names of up to eight cures, the greatest speedup that the bound of the touched rows allows, and the speedup that was measured. None: two of
+        our own measurements on an H200.
+
+    Raises
+    ------
+    ValueError
+        For no cure or more of them, and for a speedup below 1 or above what is allowed.
+
+    Examples
+    --------
+    >>> saved_by_cures({"one kernel": (4.0, 2.0), "no waiting": (2.0, 1.6)}).title
+    'The cures saved 66.7 % to 75 % of what their bounds allow'
+    """
+    cures = _ours() if cures is None else cures
+    if not 1 <= len(cures) <= MOST_CURES:
+        raise ValueError(f"saved_by_cures(cures of {len(cures)}): draw one to {MOST_CURES} of them")
+    for name, (most, got) in cures.items():
+        if not 1 <= got <= most or most == 1:
+            raise ValueError(f"saved_by_cures({name!r}: {most!r}, {got!r}): give the speedup allowed, above 1, and the one measured, from 1 to that")  # fmt: skip
+    canvas = Canvas(50 * len(cures) + 66)
+    shares, said = [], []
+    for i, (name, (most, got)) in enumerate(cures.items()):
+        y = 50.0 * i
+        allowed, saved = 1 - 1 / most, 1 - 1 / got
+        shares.append(saved / allowed)
+        stays = WIDE / most
+        canvas.text(2, y + 8, name, anchor="start", bold=True)
+        canvas.box(2, y + 20, stays, 20, name="stays", colour=BLUE, fill=0.55, edge=0, round=0)
+        canvas.box(2 + stays, y + 20, WIDE - stays, 20, name="can go", fill=0, dash=True, round=0)
+        canvas.line(2 + WIDE / got, y + 17, 2 + WIDE / got, y + 43, colour=ORANGE, width=3, name="ended")
+        canvas.text(WIDE + 2, y + 8, f"allowed {percent(allowed)}, saved {percent(saved)}", anchor="end", name="said")
+        said.append(f"{name}: {percent(allowed)} allowed, {percent(saved)} saved")
+    y = 50.0 * len(cures) + 8
+    for x, wide, words, look in (
+        (2.0, 12.0, "must stay", {"colour": BLUE, "fill": 0.55}),
+        (92.0, 12.0, "can go", {"fill": 0.0, "dash": True}),
+        (166.0, 3.0, "where the step ended", {"colour": ORANGE, "fill": 1.0}),
+    ):
+        canvas.box(x, y, wide, 12, name="key", edge=1.2 if "dash" in look else 0, round=0, **look)
+        canvas.text(x + wide + 6, y + 6, words, anchor="start", colour=MUTED)
+    canvas.text(2, y + 32, "Each bar is a whole step before the cure.", anchor="start", colour=MUTED)
+    low, high = percent(min(shares)), percent(max(shares))
+    return Drawing(
+        "saved-by-cures",
+        f"The cures saved {low} to {high} of what their bounds allow" if low != high else f"The cure saved {low} of what its bound allows",
+        f"Bars of one length, each a step before its cure. A part of the bar must stay, the part behind it can go, and a mark stands where the step ended. {'; '.join(said)}.",
+        [canvas],
+    )  # fmt: skip
 
 
 # -- from symptom to cure -----------------------------------------------------------------------------------------

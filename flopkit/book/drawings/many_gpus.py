@@ -1,96 +1,90 @@
-"""Many GPUs: a chunk's way around a ring, and the network cards between two nodes."""
+"""Many GPUs: the chunks of a ring, the network cards between two nodes, and the exchange beside a step's arithmetic."""
 
 from __future__ import annotations
-
-import math
 
 from flopkit.book.drawings.canvas import Canvas
 from flopkit.book.drawings.drawing import Drawing
 from flopkit.book.drawings.sizes import whole
-from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE
+from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE, PURPLE
+from flopkit.models.catalogue import load
 from flopkit.parallel.clusters import cluster
-from flopkit.parallel.collectives import all_reduce
+from flopkit.parallel.collectives import all_gather, all_reduce, reduce_scatter
+from flopkit.parallel.layouts import Layout
+from flopkit.parallel.steps import step
 from flopkit.units import count, seconds, si
 
-__all__ = ["node_cards", "ring_all_reduce"]
+__all__ = ["hidden_exchange", "node_cards", "ring_all_reduce"]
 
-BOX, HIGH, CHUNK = 84.0, 46.0, 17.0
+RANKS, CELL = 4, 30.0
 
 
 def ring_all_reduce() -> Drawing:
-    """One chunk of a tensor on its way around a ring of four: first it gathers the sum, then it carries the sum to all.
+    """Four GPUs that all-reduce four chunks in a ring: how many parts each GPU has of each chunk, before, in the middle and after.
 
     Examples
     --------
     >>> ring_all_reduce().title
-    'In a ring of 4, a chunk makes 6 hops; with 4 chunks, each GPU sends 1.5 times the tensor'
+    'In a ring of 4, each GPU sends 6 quarters of the tensor: 1.5 times the tensor'
     """
-    ranks = 4
-    asked = all_reduce(bytes=ranks, ranks=ranks)  # a chunk is one byte
-    hops = asked.steps
-    first, then = "Reduce-scatter: the chunk adds up", "All-gather: the sum goes around"
-    canvases = [_ring(first, ranks, 0, hops // 2), _ring(then, ranks, ranks - 1, hops // 2, carried=ranks)]
-    foot = canvases[-1]
+    asked = all_reduce(bytes=RANKS, ranks=RANKS)  # a chunk is one byte
+    half = RANKS - 1
+    held = _ring()
+    shown = {
+        0: "At the start",
+        1: "After 1 step",
+        half: f"After {half}: reduce-scattered",
+        asked.steps: f"After {asked.steps}: all-gathered",
+    }
+    canvases = [Canvas(172), Canvas(172)]
+    for at, (steps, title) in enumerate(shown.items()):
+        _state(canvases[at // 2], 184.0 * (at % 2), title, steps, held[steps], last=steps == asked.steps)
+    foot = Canvas(56)
+    foot.box(1, 3, 12, 12, name="key", colour=ORANGE, fill=0, edge=2, round=0)
+    foot.text(20, 9, f"sent next, to the GPU below; by GPU {RANKS} to GPU 1", anchor="start", colour=MUTED)
     foot.lines(
-        0, foot.height - 44,
-        "A number says how many parts are added up.",
-        f"The other {ranks - 1} chunks travel at the same time,",
-        "each one GPU further on.",
+        0, 30, "A number says how many GPUs' parts are added up.", f"Chunks a to d are quarters of the tensor; {RANKS} is a sum.",
         anchor="start", colour=MUTED,
     )  # fmt: skip
     return Drawing(
         "ring-all-reduce",
-        f"In a ring of {ranks}, a chunk makes {hops} hops; with {ranks} chunks, each GPU sends {asked.sent / ranks:g} times the tensor",
-        f"Two rings of {ranks} GPUs with arrows from each to the next. In the first, chunk 1 starts on GPU 1 and adds one GPU's part at each of "
-        f"{hops // 2} hops, until GPU {ranks} has the sum of all {ranks}. In the second, the sum makes {hops // 2} more hops, until all have it. Each GPU "
-        f"sends a chunk in each of the {hops} steps, and a chunk is 1/{ranks} of the tensor.",
-        canvases,
+        f"In a ring of {RANKS}, each GPU sends {asked.steps} quarters of the tensor: {asked.sent / RANKS:g} times the tensor",
+        f"Four tables of {RANKS} GPUs and {RANKS} chunks of a tensor. In each step every GPU sends a chunk to the next. At first each has its own part of each chunk. In {half} steps the receiver adds: "
+        f"then GPU 1 has the sum of chunk b, GPU 2 of c, GPU 3 of d, GPU 4 of a. In {half} more the sums go around, until every GPU has all {RANKS}.",
+        [*canvases, foot],
     )
 
 
-def _ring(title: str, ranks: int, start: int, hops: int, carried: int | None = None) -> Canvas:
-    """The way of one chunk: *hops* from the GPU *start* on. What it carries grows from 1, or is *carried*."""
-    canvas = Canvas(318 if carried else 246)
-    canvas.text(0, 10, title, anchor="start", bold=True)
-    middles = [
-        (180 + 128 * math.sin(2 * math.pi * (i + 0.5) / ranks - math.pi / 2), 138 - 104 * math.cos(2 * math.pi * (i + 0.5) / ranks - math.pi / 2))
-        for i in range(ranks)
-    ]  # fmt: skip
-    way = [(start + i) % ranks for i in range(hops + 1)]
-    for i, middle in enumerate(middles):
-        ends = _between(middle, middles[(i + 1) % ranks])
-        used = i in way[:-1]
-        canvas.arrow(
-            *ends, colour=ORANGE if used else MUTED, width=2 if used else 1, name="hop" if used else "idle hop"
-        )
-        if used:
-            step = way.index(i) + 1 + (hops if carried else 0)
-            flat = abs(ends[3] - ends[1]) < 1
-            canvas.text((ends[0] + ends[2]) / 2, (ends[1] + ends[3]) / 2 - 10 * flat, f"step {step}", halo=not flat, name="step")  # fmt: skip
-    for i, (x, y) in enumerate(middles):
-        canvas.box(x - BOX / 2, y - HIGH / 2, BOX, HIGH, name=f"GPU {i + 1}", colour=MUTED, fill=0.08)
-        canvas.text(x, y - 11, f"GPU {i + 1}")
-        place = way.index(i) if i in way else None
-        for chunk in range(ranks):
-            at = (x - ranks * CHUNK / 2 + chunk * CHUNK, y + 1, CHUNK, CHUNK)
-            if chunk or place is None:
-                canvas.box(*at, colour=MUTED, fill=0.1, edge=0.8, round=0)
-                continue
-            parts = carried or place + 1
-            whole_sum = parts == ranks
-            canvas.box(
-                *at, str(parts), name=f"chunk on GPU {i + 1}", colour=GREEN if whole_sum else BLUE, fill=0.5, edge=0.8, round=0
-            )  # fmt: skip
-    return canvas
+def _state(canvas: Canvas, left: float, title: str, steps: int, held: list[list[int]], last: bool) -> None:
+    """A table of GPUs and chunks after some steps; what each GPU sends next has a frame."""
+    x, y = left + 44, 44.0
+    canvas.text(left, 10, title, anchor="start", bold=True)
+    if last:
+        canvas.box(x, y, RANKS * CELL, RANKS * CELL, colour=GREEN, fill=0.5, edge=0, round=0)
+    canvas.grid(x, y, RANKS, RANKS, CELL)
+    for gpu, row in enumerate(held):
+        canvas.text(x + CELL * (gpu + 0.5), 32, "abcd"[gpu], colour=MUTED)
+        canvas.text(left, y + CELL * (gpu + 0.5), f"GPU {gpu + 1}", anchor="start")
+        for chunk, parts in enumerate(row):
+            if parts > 1 and not last:
+                colour, fill = (GREEN, 0.5) if parts == RANKS else (BLUE, 0.15 * parts)
+                canvas.box(x + CELL * chunk, y + CELL * gpu, CELL, CELL, colour=colour, fill=fill, edge=0, round=0)
+            canvas.text(x + CELL * (chunk + 0.5), y + CELL * (gpu + 0.5), str(parts), name=f"after {steps}")
+        if not last:
+            sent = (gpu - steps) % RANKS
+            canvas.box(x + CELL * sent + 2, y + CELL * gpu + 2, CELL - 4, CELL - 4, name=f"sent after {steps}", colour=ORANGE, fill=0, edge=2, round=0)  # fmt: skip
 
 
-def _between(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float, float, float]:
-    """From the edge of the box around *a* to that of the box around *b*."""
-    dx, dy = b[0] - a[0], b[1] - a[1]
-    cut = min(
-        (BOX / 2 + 3) / abs(dx) if abs(dx) > 1 else math.inf, (HIGH / 2 + 3) / abs(dy) if abs(dy) > 1 else math.inf
-    )
-    return a[0] + cut * dx, a[1] + cut * dy, b[0] - cut * dx, b[1] - cut * dy
+def _ring() -> list[list[list[int]]]:
+    """After each step, how many parts each GPU has of each chunk. Each GPU passes on what it received last; it adds in the first half and overwrites in the second."""
+    now = [[1] * RANKS for _ in range(RANKS)]
+    found = [now]
+    for done in range(2 * (RANKS - 1)):
+        after = [list(row) for row in now]
+        for gpu in range(RANKS):
+            chunk, to = (gpu - done) % RANKS, (gpu + 1) % RANKS
+            after[to][chunk] = now[gpu][chunk] + (now[to][chunk] if done < RANKS - 1 else 0)
+        found.append(now := after)
+    return found
 
 
 def node_cards(gigabytes: int = 16, where: str = "dgx-h100") -> Drawing:
@@ -157,3 +151,106 @@ def node_cards(gigabytes: int = 16, where: str = "dgx-h100") -> Drawing:
         f"node, through one card; seven such groups beside it use the others. Either way a card sends {card}.",
         [*canvases, foot],
     )
+
+
+LEFT, WIDE, BAR = 58.0, 300.0, 24.0
+
+
+def hidden_exchange(
+    sequences: int = 4, seq: int = 1024, model: str = "llama-3-8b", ranks: int = 64, where: str = "dgx-h100"
+) -> Drawing:
+    """A data-parallel step beside its exchange, in one micro-batch and in several: only the first forward and the last backward pass hide it.
+
+    Weights travel in bf16, gradients in fp32, each once per step.
+
+    Parameters
+    ----------
+    sequences : int, optional
+        Sequences per GPU and step, 2 to 8: all in one micro-batch, then each in its own.
+    seq : int, optional
+        Tokens of a sequence.
+    model : str, optional
+        A name that `fk.load` knows.
+    ranks : int, optional
+        GPUs, each with the whole model.
+    where : str, optional
+        A cluster.
+
+    Raises
+    ------
+    ValueError
+        For fewer or more sequences.
+
+    Examples
+    --------
+    >>> hidden_exchange().title
+    'In one micro-batch, 4,096 tokens hide the exchange; in 4, nothing hides 57.82 ms of it'
+    """
+    whole("hidden_exchange", "sequences", sequences, 2, 8)
+    of = {
+        n: step(
+            model, Layout(data=ranks, zero=1, micro_batch=sequences // n), where,
+            seq=seq, batch=ranks * sequences, precision="mixed-fp32-gradients",
+        )
+        for n in (1, sequences)
+    }  # fmt: skip
+    params = load(model).params
+    gather = all_gather(bytes=2 * params, ranks=ranks).on(where)
+    reduce = reduce_scatter(bytes=4 * params, ranks=ranks).on(where)
+    longest = max(each.seconds for each in of.values())
+    canvases = [_hidden(n, each.seconds - each.parts["data"], gather, reduce, WIDE / longest) for n, each in of.items()]
+    foot = Canvas(44)
+    for x, y, wording, look in (
+        (0, 2, "forward pass", {"colour": BLUE, "fill": 0.5}),
+        (132, 2, "backward pass", {"colour": PURPLE, "fill": 0.5}),
+        (258, 2, "the GPU waits", {"dash": True, "fill": 0.0}),
+        (0, 24, "weights, 2 bytes", {"colour": GREEN, "fill": 0.5}),
+        (132, 24, "gradients, 4 bytes per parameter", {"colour": ORANGE, "fill": 0.5}),
+    ):
+        foot.box(x, y, 12, 12, name="key", **look)
+        foot.text(x + 18, y + 6, wording, anchor="start", colour=MUTED)
+    one, several = of[1], of[sequences]
+    left = {n: each.parts["data"] for n, each in of.items()}
+    hidden = "hide the exchange" if not left[1] else f"leave {seconds(left[1])} of the exchange"
+    tokens = count(sequences * seq, "tokens")
+    return Drawing(
+        "hidden-exchange",
+        f"In one micro-batch, {tokens} {hidden}; in {sequences}, nothing hides {seconds(left[sequences])} of it",
+        f"Two timelines of a GPU and its network, {model} on {ranks} GPUs. The exchange takes {seconds(gather)} for the weights, beside the first forward pass, and {seconds(reduce)} for the "
+        f"gradients, beside the last backward pass. With all {tokens} in one micro-batch the step takes {seconds(one.seconds)}, of which {seconds(left[1]) if left[1] else 'nothing'} is waiting. In {sequences} micro-batches "
+        f"these two passes are {sequences} times as short: the step takes {seconds(several.seconds)}, and {seconds(left[sequences])} of it is waiting.",
+        [*canvases, foot],
+    )
+
+
+def _hidden(n: int, busy: float, gather: float, reduce: float, scale: float) -> Canvas:
+    """*n* micro-batches that compute *busy* seconds in all; the backward pass takes twice as long as the forward pass."""
+    forward, backward = busy / n / 3, 2 * busy / n / 3
+    late = max(gather - forward, 0.0)
+    last = busy + late - backward
+    end = max(last + reduce, last + backward)
+    canvas = Canvas(92)
+    title = "One micro-batch" if n == 1 else f"{n} micro-batches"
+    canvas.text(0, 8, f"{title}: {seconds(end)}", anchor="start", bold=True)
+    canvas.text(0, 34, "GPU", anchor="start")
+    canvas.text(0, 66, "network", anchor="start")
+    at = 0.0
+    waits = []
+    for i in range(n):
+        for name, colour, took in (("forward", BLUE, forward), ("backward", PURPLE, backward)):
+            canvas.box(LEFT + at * scale, 22, took * scale, BAR, name=name, colour=colour, fill=0.5)
+            at += took
+            if i == 0 and name == "forward" and late:
+                waits.append((at, at + late))
+                at += late
+    if end > at:
+        waits.append((at, end))
+    for start, stop in waits:
+        canvas.box(LEFT + start * scale, 22, (stop - start) * scale, BAR, name="waits", dash=True, fill=0)
+    canvas.box(LEFT, 54, gather * scale, BAR, name="weights", colour=GREEN, fill=0.5)
+    canvas.box(LEFT + last * scale, 54, reduce * scale, BAR, name="gradients", colour=ORANGE, fill=0.5)
+    lost = sum(stop - start for start, stop in waits)
+    canvas.text(
+        360, 8, f"nothing hides {seconds(lost)}" if lost else "all of the exchange hides", anchor="end", name="lost"
+    )
+    return canvas

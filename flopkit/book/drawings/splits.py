@@ -86,7 +86,7 @@ def _ways(n: int) -> list[Way]:
         Way("Data parallelism (DP)", [every] * n, own, "Sent: gradients, summed once per step"),
         Way("Tensor parallelism (TP)", [[(i / n, 0, 1 / n, 1)] for i in range(n)], [own[0]] * n, "Sent: sums of activations, in each layer"),
         Way("Pipeline parallelism (PP)", own, own[::-1], "Sent: activations, from stage to stage"),
-        Way("Context parallelism (CP)", [every] * n, zigzag, "Sent: keys and values, in each layer"),
+        Way("Context parallelism (CP)", [every] * n, zigzag, "Sent: keys and values, in each layer; gradients, as DP"),
         Way("Expert parallelism (EP)", [[(0, 0, DENSE, 1), (DENSE + i * expert, 0, expert, 1)] for i in range(n)], own, "Sent: tokens to their experts and back, in each layer", more=f" to {n}"),
     ]  # fmt: skip
 

@@ -248,7 +248,7 @@ def calculator() -> Tasks:
             readouts=[
                 readout("mfu", "MFU (EXACT)", "%"),
                 readout("hfu", "HFU (EXACT)", "%"),
-                readout("possible", "This rate is possible", text={"below the peak": "in theory: below the peak", "above the peak": "not in practice: above the peak", "no": IMPOSSIBLE}),
+                readout("possible", "Is this rate possible?", text={"below the peak": "in theory: below the peak", "above the peak": "not in practice: above the peak", "no": IMPOSSIBLE}),
                 readout("a_token", "A training token", "FLOPs"),
                 *of_model,
             ],

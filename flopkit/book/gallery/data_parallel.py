@@ -69,7 +69,7 @@ def gradient_exchange() -> Figure:
 
     def chart(s: Any) -> Any:
         alt = need("altair")
-        x = {"title": "tokens per GPU and step", **theme.log_scale(TOKENS[0], TOKENS[-1])}
+        x = {"title": "tokens per GPU and micro-batch", **theme.log_scale(TOKENS[0], TOKENS[-1])}
         y = {"title": "share of the step", "scale": alt.Scale(domain=[0, 1], nice=False), "axis": alt.Axis(format="%", tickCount=5)}  # fmt: skip
         named = {
             "after": ("one after the other", theme.BLUE, [1, 0]),
@@ -88,7 +88,7 @@ def gradient_exchange() -> Figure:
     return Figure(
         name="gradient-exchange",
         title="What the exchange of gradients takes of a step",
-        alt="Two falling curves over the tokens per GPU: the share of a data-parallel step that its exchange takes, one after the other with compute, and what is left of it at "
+        alt="Two falling curves over the tokens per GPU, in a step of one micro-batch: the share of a data-parallel step that its exchange takes, one after the other with compute, and what is left of it at "
         "best beside compute, which is nothing from {even} on. {params} parameters on {ranks}, {in_node} of them in a node ({where_}; {moved}), {tokens} each: the exchange takes {exchange}, compute at the peak {compute}.",
         model=exchange_of_gradients,
         controls=[
@@ -122,7 +122,7 @@ def gradient_exchange() -> Figure:
             column("after", "One after the other", "%"),
             column("beside", "Left at best", "%"),
         ],
-        caption="Each GPU has all layers of the model; compute is 6 FLOPs per parameter and token at the dense bf16 peak, without attention's scores. Links and cards run at the rates that their makers print, without latency, so the times are bounds. "
-        "At best means that all compute hides the exchange, as it can with ZeRO-3; gradients alone hide behind the backward pass, two thirds of it. Memory is not checked: 405 billion parameters do not fit one GPU.",
+        caption="A step of one micro-batch; each GPU has all layers of the model. Compute is 6 FLOPs per parameter and token at the dense bf16 peak, without attention's scores. Links and cards run at the rates that their makers print, without latency, so the times are bounds. "
+        "At best means that all compute hides the exchange, as it can with ZeRO-3; gradients alone hide behind the backward pass, two thirds of it. Of several micro-batches only the last one's hides them. Memory is not checked: 405 billion parameters do not fit one GPU.",
         height=280,
     )  # fmt: skip
