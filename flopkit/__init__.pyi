@@ -44,8 +44,8 @@ from flopkit.layers.transposed_convolutions import (
 from flopkit.measuring.ceilings import ceilings as ceilings
 from flopkit.measuring.running import measure as measure
 from flopkit.models.catalogue import load as load, model_names as model_names
-from flopkit.models.hugging_face import from_hf as from_hf
-from flopkit.models.lora import LoRA as LoRA
+from flopkit.models.files.hugging_face import from_hf as from_hf
+from flopkit.models.training.lora import LoRA as LoRA
 from flopkit.peers.asking import ask as ask
 from flopkit.peers.of_transformers import count_hf as count_hf
 from flopkit.profiling.running import profile as profile

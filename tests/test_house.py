@@ -327,5 +327,12 @@ def test_no_room_is_named_like_a_public_function():
 DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc", "core", "base"}
 
 
+def test_each_folder_of_the_largest_room_is_explained():
+    page = (PACKAGE.parent / "ARCHITECTURE.md").read_text("utf-8")
+    table = page.partition("| folder of `models` |")[2].partition("\n\n")[0]
+    folders = {path.parent.name for path in (PACKAGE / "models").glob("*/__init__.py")}
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.M)) == folders
+
+
 def test_no_file_is_a_drawer():
     assert not {path.stem for path in MODULES} & DRAWERS

@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 
 from book_ext.markdown_table import table
-from flopkit.models import architectures, text_parts
+from flopkit.models import architectures
 from flopkit.models.architectures.classes import ENDINGS
 from flopkit.models.architectures.pictures import picture_types
+from flopkit.models.files import text_parts
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "models"))
 import picture_samples

@@ -171,7 +171,7 @@ def grouped(heading: str, controls: Iterable[Control]) -> list[Control]:
 class Paste:
     """A box into which a reader pastes a JSON object, from which controls are set.
 
-    ``table`` says where, for each value of the field ``model_type``: see ``flopkit.models.config_table``. What the figure has no
+    ``table`` says where, for each value of the field ``model_type``: see ``flopkit.models.files.config_table``. What the figure has no
     control for stands in ``unable``, with the reason. ``texts``: under which keys a model of text and images keeps its part for text; ``wholes``: what is known of such models.
     ``formats``: which option of a control a ``quantization_config`` names, and what is not read of it. ``names``: configurations by the
     names of their models, which a reader may write in their place; ``others``: further spellings, and the name that each stands for.

@@ -15,12 +15,12 @@ from flopkit.devices import device
 from flopkit.dtypes import nbytes
 from flopkit.models.caches import cached_bytes
 from flopkit.models.catalogue import any_model
+from flopkit.models.checkpoints.weights import formats_of, weight_bytes
+from flopkit.models.files.unknown_types import UnknownTypeError
 from flopkit.models.formats import Formats
-from flopkit.models.lora import LoRA
 from flopkit.models.model import Model
-from flopkit.models.unknown_types import UnknownTypeError
+from flopkit.models.training.lora import LoRA
 from flopkit.models.vision import ConvNet
-from flopkit.models.weights import formats_of, weight_bytes
 from flopkit.peers.of_transformers import built
 from flopkit.serving import decode, largest_batch
 from flopkit.tables import Table

@@ -8,7 +8,7 @@ from typing import Any
 
 from flopkit.cli import options
 from flopkit.diagnosis import doctor, read_log
-from flopkit.models.lora import LoRA
+from flopkit.models.training.lora import LoRA
 from flopkit.training.steps import POLICIES
 
 __all__ = ["EXAMPLES", "arguments", "run"]

@@ -7,8 +7,8 @@ from typing import Any
 
 from flopkit.cli import options
 from flopkit.models.catalogue import any_model
-from flopkit.models.lora import LoRA
 from flopkit.models.model import Model
+from flopkit.models.training.lora import LoRA
 from flopkit.training.steps import POLICIES
 
 __all__ = ["EXAMPLES", "arguments", "run"]

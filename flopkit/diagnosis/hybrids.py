@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from flopkit.conventions import Convention
+from flopkit.models.branches.recurrences import StateSpace
 from flopkit.models.model import Model
-from flopkit.models.recurrences import StateSpace
 
 __all__ = ["hybrid_flops_per_token"]
 

@@ -16,7 +16,7 @@ from flopkit.diagnosis.mistakes import COMMON, Differs, Mistake, in_jobs, in_pea
 from flopkit.diagnosis.numerators import in_work
 from flopkit.diagnosis.rates import Rate, rate_of, sizes_of
 from flopkit.models.catalogue import load, model_names, the_model
-from flopkit.models.hugging_face import from_hf
+from flopkit.models.files.hugging_face import from_hf
 from flopkit.models.model import Model
 from flopkit.names import plain
 from flopkit.sizes import short

@@ -15,7 +15,7 @@ from typing import Any
 
 from flopkit.experiments.bench import Bench, Record
 from flopkit.measuring.workloads import torch_dtype
-from flopkit.models.hugging_face import from_hf
+from flopkit.models.files.hugging_face import from_hf
 from flopkit.models.model import Model
 
 __all__ = ["DecoderSizes", "decoder", "next_token_loss", "step_case", "take_step"]

@@ -11,12 +11,12 @@ from importlib.resources import files
 from os import PathLike
 from typing import Any, overload
 
-from flopkit.models.aliases import alias_of
-from flopkit.models.config_files import is_place
-from flopkit.models.configs import config_names, config_source, hf_config
-from flopkit.models.hub import catalogue_name, looks_like_id
-from flopkit.models.hugging_face import from_hf
-from flopkit.models.mixers import Attention
+from flopkit.models.branches.mixers import Attention
+from flopkit.models.files.aliases import alias_of
+from flopkit.models.files.config_files import is_place
+from flopkit.models.files.configs import config_names, config_source, hf_config
+from flopkit.models.files.hub import catalogue_name, looks_like_id
+from flopkit.models.files.hugging_face import from_hf
 from flopkit.models.model import Model
 from flopkit.models.transformer import transformer
 from flopkit.models.vision import ConvNet, cnn_names

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from flopkit.arithmetic import ratio
 from flopkit.cost import Cost, amount
-from flopkit.models.parts import Part
-from flopkit.models.stack import Stack
+from flopkit.models.stacks.parts import Part
+from flopkit.models.stacks.stack import Stack
 from flopkit.tables import Table
 
 __all__ = ["Named", "in_a_line", "model_table", "no_text", "stack_sizes", "summary"]

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from flopkit import dtypes
 from flopkit.arithmetic import exact_div, maximum, same, total
-from flopkit.models.matrices import Matrix
-from flopkit.models.parts import Part
+from flopkit.models.stacks.matrices import Matrix
+from flopkit.models.stacks.parts import Part
 from flopkit.models.storage import DENSE, Storage, stored
 from flopkit.names import hint
 

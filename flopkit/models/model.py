@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flopkit.models.display import in_a_line, stack_sizes, summary
-from flopkit.models.served import Served
-from flopkit.models.trained import Trained
+from flopkit.models.serving.served import Served
+from flopkit.models.training.trained import Trained
 
 __all__ = ["Model"]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from flopkit.cost import Cost, amount
 from flopkit.dtypes import DType
-from flopkit.models import passes
 from flopkit.models.display import model_table
-from flopkit.models.parts import Part, Run
-from flopkit.models.stack import Stack
+from flopkit.models.stacks import passes
+from flopkit.models.stacks.parts import Part, Run
+from flopkit.models.stacks.stack import Stack
 from flopkit.sizes import Size, lengths_of, offence, short, size
 from flopkit.tables import Table
 

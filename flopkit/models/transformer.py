@@ -8,11 +8,11 @@ from inspect import signature
 from typing import Any
 
 from flopkit.arithmetic import exact_div, is_zero, maximum, minimum
-from flopkit.models.blocks import Block
-from flopkit.models.feed_forward import MLP, Experts
-from flopkit.models.latent_attention import LatentAttention
-from flopkit.models.mixers import Attention
+from flopkit.models.branches.feed_forward import MLP, Experts
+from flopkit.models.branches.latent_attention import LatentAttention
+from flopkit.models.branches.mixers import Attention
 from flopkit.models.model import Model
+from flopkit.models.stacks.blocks import Block
 from flopkit.names import hint
 from flopkit.sizes import Count, Flag, Size, check_fields, divides, offence, short, size
 

@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Any
 
 from flopkit.arithmetic import Number, ceil_div, maximum, reduced, where
-from flopkit.models import activations
+from flopkit.models.training import activations
 from flopkit.parallel.computing import Over, exactly, share
 from flopkit.parallel.ranks import Rank
 from flopkit.parallel.shares import Divided

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from flopkit.arithmetic import ceil_div
 from flopkit.dtypes import nbytes
 from flopkit.models import Experts, LatentAttention, Model
-from flopkit.models.blocks import Block
-from flopkit.models.parts import Part, Run
+from flopkit.models.stacks.blocks import Block
+from flopkit.models.stacks.parts import Part, Run
 from flopkit.training.memory import Kept
 
 __all__ = ["ACTIVATIONS", "AS_COMPUTED", "Saving", "kept_of", "run_again"]

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 from flopkit.arithmetic import maximum, total
 from flopkit.dtypes import nbytes
-from flopkit.models import MLP, Attention, Experts, LatentAttention, Model, activations
-from flopkit.models.blocks import Block
-from flopkit.models.finetuning import training_of
-from flopkit.models.parts import Part
-from flopkit.models.sharded import gathered_bytes
+from flopkit.models import MLP, Attention, Experts, LatentAttention, Model
+from flopkit.models.stacks.blocks import Block
+from flopkit.models.stacks.parts import Part
+from flopkit.models.training import activations
+from flopkit.models.training.finetuning import training_of
+from flopkit.models.training.sharded import gathered_bytes
 from flopkit.parallel.saving import AS_COMPUTED, Saving, kept_of, run_again
 from flopkit.training.memory import Kept
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from flopkit.counter.report import Report
 from flopkit.counter.running import count
-from flopkit.models.config_files import Given, configuration
-from flopkit.models.misnamed import SAME_SIZE
-from flopkit.models.unknown_types import BESIDE
+from flopkit.models.files.config_files import Given, configuration
+from flopkit.models.files.misnamed import SAME_SIZE
+from flopkit.models.files.unknown_types import BESIDE
 from flopkit.peers.inputs_of_transformers import arguments_of, inputs_of
 from flopkit.sizes import Size, flag, short, size
 

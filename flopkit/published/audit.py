@@ -12,8 +12,8 @@ from typing import Any
 
 from flopkit import conventions, names, units
 from flopkit.models import Model, load
-from flopkit.models.configs import hf_config
-from flopkit.models.feed_forward import Experts
+from flopkit.models.branches.feed_forward import Experts
+from flopkit.models.files.configs import hf_config
 from flopkit.tables import Table
 
 __all__ = ["MODELS", "Cause", "Trainer", "trainer", "trainer_names", "trainers"]

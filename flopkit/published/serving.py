@@ -8,8 +8,9 @@ from typing import Any
 from flopkit.devices import Device
 from flopkit.dtypes import nbytes
 from flopkit.layers.products import matmul
-from flopkit.models import load, passes, transformer
-from flopkit.models.parts import Run
+from flopkit.models import load, transformer
+from flopkit.models.stacks import passes
+from flopkit.models.stacks.parts import Run
 from flopkit.published.rows import Row, read, span
 from flopkit.rooflines import roofline
 from flopkit.serving import decode, largest_batch, prefill

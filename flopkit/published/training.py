@@ -8,8 +8,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from flopkit.models import Attention, Model, load, passes, transformer
-from flopkit.models.parts import Run
+from flopkit.models import Attention, Model, load, transformer
+from flopkit.models.stacks import passes
+from flopkit.models.stacks.parts import Run
 from flopkit.published.rows import Row, read, span
 
 __all__ = [

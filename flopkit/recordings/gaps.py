@@ -9,7 +9,7 @@ from typing import Any
 
 from flopkit import units
 from flopkit.models import load
-from flopkit.models.recurrences import StateSpace
+from flopkit.models.branches.recurrences import StateSpace
 from flopkit.parallel import Layout
 from flopkit.published.parallel_runs import ParallelRun, parallel_runs
 from flopkit.recordings.bridge import with_mtp

@@ -10,7 +10,7 @@ from flopkit.models import Model
 from flopkit.models.caches import CacheFormat
 from flopkit.models.catalogue import the_model
 from flopkit.models.formats import Weights
-from flopkit.models.serving_pass import decoded
+from flopkit.models.serving.serving_pass import decoded
 from flopkit.serving.bounds import arithmetic
 from flopkit.sizes import choice, number
 

@@ -16,12 +16,12 @@ from flopkit.arithmetic import Number, maximum, ratio, reading, total, where
 from flopkit.cost import Cost, amount
 from flopkit.dtypes import DType
 from flopkit.models import Experts, Model
+from flopkit.models.branches.per_layer import DenseAndExperts
 from flopkit.models.caches import CacheFormat, cached_bytes
 from flopkit.models.catalogue import the_model
+from flopkit.models.checkpoints.weights import formats_of
 from flopkit.models.formats import Formats, Weights
-from flopkit.models.per_layer import DenseAndExperts
-from flopkit.models.serving_pass import Piece, ServingPass, decoded, prefilled
-from flopkit.models.weights import formats_of
+from flopkit.models.serving.serving_pass import Piece, ServingPass, decoded, prefilled
 from flopkit.rooflines import Roofline, bound_by
 from flopkit.sizes import Count, Size, size
 from flopkit.tables import Table

@@ -8,7 +8,7 @@ from flopkit.charts.figure import Figure
 from flopkit.charts.panel import slider
 from flopkit.models import hf_config
 from flopkit.models.architectures import FORMS
-from flopkit.models.config_fields import Fields, left_out
+from flopkit.models.files.config_fields import Fields, left_out
 
 START = calculator_model.presets()
 SIZES = calculator_model.size_controls(START["Llama-3-8B"])

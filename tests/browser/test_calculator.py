@@ -18,7 +18,7 @@ from flopkit.book.gallery.calculate_mfu import COUNTS
 from flopkit.book.gallery.checkpoint_formats import STORED, in_roles
 from flopkit.models import config_names, hf_config
 from flopkit.models.architectures import FORMS
-from flopkit.models.config_fields import left_out
+from flopkit.models.files.config_fields import left_out
 
 pytestmark = pytest.mark.browser
 TASKS = calculator()

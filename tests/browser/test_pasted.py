@@ -18,7 +18,7 @@ import flopkit as fk
 from flopkit.book.gallery import calculator
 from flopkit.models import config_names, hf_config
 from flopkit.models.architectures import FORMS, SAME
-from flopkit.models.config_fields import left_out
+from flopkit.models.files.config_fields import left_out
 
 pytestmark = pytest.mark.browser
 TASKS = calculator()

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import flopkit as fk
-from flopkit.models.configs import hf_config
+from flopkit.models.files.configs import hf_config
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
@@ -17,7 +17,7 @@ RUN = """
 import json, resource, sys, warnings
 warnings.simplefilter("ignore")
 import torch, transformers, flopkit as fk
-from flopkit.models.configs import hf_config
+from flopkit.models.files.configs import hf_config
 
 def peak():
     try:  # of this program alone; ru_maxrss also knows the one that started it
@@ -139,4 +139,4 @@ def test_it_is_the_model_that_it_is_called(counted):
 def test_an_unknown_model_is_told_near_names():
     with pytest.raises(ValueError, match="did you mean .*llama-3-70b"):
         hf_config("llama-3-7b")
-    assert fk.models.configs.hf_config("LLAMA_3.70B")["num_hidden_layers"] == 80
+    assert fk.models.files.configs.hf_config("LLAMA_3.70B")["num_hidden_layers"] == 80

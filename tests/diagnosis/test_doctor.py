@@ -10,7 +10,7 @@ import pytest
 import flopkit as fk
 from flopkit.diagnosis import HIGH
 from flopkit.diagnosis.hybrids import hybrid_flops_per_token
-from flopkit.models.configs import hf_config
+from flopkit.models.files.configs import hf_config
 from flopkit.published.training import llm_foundry_runs
 
 # Llama-3-8B, by hand from its config.json: layers, heads, head_dim, width, hidden, kv width, vocabulary.

@@ -6,7 +6,7 @@ from family_samples import merged
 
 import flopkit as fk
 from flopkit.models import BlockSparseAttention
-from flopkit.models.parts import Run
+from flopkit.models.stacks.parts import Run
 
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
 SMALL = merged("SMALL")["minimax_m3_vl_text"]

@@ -6,9 +6,9 @@ import re
 import pytest
 
 import flopkit as fk
-from flopkit.models.aliases import FAMILIES, NAMES
 from flopkit.models.catalogue import the_model
-from flopkit.models.configs import config_names, hf_config
+from flopkit.models.files.aliases import FAMILIES, NAMES
+from flopkit.models.files.configs import config_names, hf_config
 
 QUOTED = "its model card or paper, quoted at second hand"
 GEMMA_2, GEMMA_3 = "Gemma 2, arXiv:2408.00118, table of parameters", "Gemma 3, arXiv:2503.19786, table 1"

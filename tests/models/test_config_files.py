@@ -12,10 +12,11 @@ import pytest
 from gguf_files import U64, tensors, written
 
 import flopkit as fk
-from flopkit.models import families, hf_config, hub
+from flopkit.models import families, hf_config
 from flopkit.models.catalogue import any_model
-from flopkit.models.config_files import configuration
-from flopkit.models.unknown_types import UnknownTypeError, unknown_type
+from flopkit.models.files import hub
+from flopkit.models.files.config_files import configuration
+from flopkit.models.files.unknown_types import UnknownTypeError, unknown_type
 
 with contextlib.suppress(ImportError):
     import huggingface_hub.constants  # noqa: F401  it reads HF_HUB_OFFLINE when it is imported, and here tests set it

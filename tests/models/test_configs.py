@@ -2,9 +2,9 @@
 
 import pytest
 
-from flopkit.models.config_fields import KEYS
-from flopkit.models.config_table import reader_table
-from flopkit.models.configs import config_names, config_source, hf_config
+from flopkit.models.files.config_fields import KEYS
+from flopkit.models.files.config_table import reader_table
+from flopkit.models.files.configs import config_names, config_source, hf_config
 
 
 @pytest.mark.parametrize("spelled", ["Llama 3 70B", "llama_3.70b", "LLAMA-3-70B"])

@@ -6,7 +6,7 @@ import pytest
 from family_samples import seq2seq
 
 import flopkit as fk
-from flopkit.models.unknown_types import UnknownTypeError
+from flopkit.models.files.unknown_types import UnknownTypeError
 
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
 

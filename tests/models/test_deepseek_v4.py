@@ -45,7 +45,7 @@ def ids(tokens, device="cpu"):
 
 def pairs(model, q, kv):
     """Pairs of a head, of each kind of layer."""
-    run = fk.models.parts.Run(1, q, kv)
+    run = fk.models.stacks.parts.Run(1, q, kv)
     found = []
     for block, _ in model.blocks:
         core = next(each for each in block.mixer.parts(run, WIDTH) if each.cost.name == "attention")
@@ -110,7 +110,7 @@ def test_what_a_step_of_decoding_moves():
     """Three tokens wait behind 63, and 64 fill a window of 4 and one of 16."""
 
     def core(context, kind):
-        run = fk.models.parts.Run(1, 1, context, decode=True)
+        run = fk.models.stacks.parts.Run(1, 1, context, decode=True)
         return {each.cost.name: each.cache for each in ours().blocks[kind][0].mixer.parts(run, WIDTH)}
 
     waits, fills = core(63, SPARSE), core(64, SPARSE)

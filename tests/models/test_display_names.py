@@ -11,11 +11,13 @@ from models.test_families import described
 
 import flopkit as fk
 from flopkit.cost import Cost
-from flopkit.models import MATRICES, ConvNet, LastLayers, LoRA, families, passes, sharded
-from flopkit.models.finetuning import training_of
-from flopkit.models.parts import BranchName, Role, Run
-from flopkit.models.quantized.reading import formats_in
-from flopkit.models.serving_pass import decoded, prefilled
+from flopkit.models import MATRICES, ConvNet, LastLayers, LoRA, families
+from flopkit.models.checkpoints.quantized.reading import formats_in
+from flopkit.models.serving.serving_pass import decoded, prefilled
+from flopkit.models.stacks import passes
+from flopkit.models.stacks.parts import BranchName, Role, Run
+from flopkit.models.training import sharded
+from flopkit.models.training.finetuning import training_of
 from flopkit.parallel import ranks
 from flopkit.parallel.shares import gathered, shares
 from flopkit.training.memory import Kept

@@ -15,7 +15,7 @@ import vega
 import flopkit as fk
 from flopkit import arithmetic
 from flopkit.models import Formats, Storage, storage_names, transformer
-from flopkit.models.quantized.modules import by_checkpoint, by_name, by_wildcard
+from flopkit.models.checkpoints.quantized.modules import by_checkpoint, by_name, by_wildcard
 from flopkit.models.storage import nbytes, stored
 from flopkit.serving import batch_at_ridge, decode, intensity_limit, largest_batch, prefill
 

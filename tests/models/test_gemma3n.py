@@ -4,7 +4,7 @@ import pytest
 
 import flopkit as fk
 from flopkit.models import AlternatingUpdates, Block, LowRank
-from flopkit.models.parts import Run
+from flopkit.models.stacks.parts import Run
 
 TEXT = {"model_type": "gemma3n_text"}  # transformers' defaults are those of google/gemma-3n-E4B
 

@@ -7,7 +7,7 @@ import pytest
 
 import flopkit as fk
 from flopkit.models import families, hf_config
-from flopkit.models.config_fields import left_out
+from flopkit.models.files.config_fields import left_out
 
 MPT = {"model_type": "mpt", "vocab_size": 96, "d_model": 32, "n_layers": 3, "n_heads": 4, "max_seq_len": 64}
 QWEN2_MOE = {

@@ -20,7 +20,7 @@ from flopkit.models import (
     ShortConv,
     StateSpace,
 )
-from flopkit.models.parts import Run
+from flopkit.models.stacks.parts import Run
 
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
 

@@ -10,9 +10,9 @@ from torch.utils.checkpoint import checkpoint_sequential
 
 import flopkit as fk
 from flopkit.models import Segments, StateSpace
-from flopkit.models.activations import of_layers
-from flopkit.models.finetuning import training_of
-from flopkit.models.parts import Run
+from flopkit.models.stacks.parts import Run
+from flopkit.models.training.activations import of_layers
+from flopkit.models.training.finetuning import training_of
 from flopkit.training import PRECISIONS
 
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')

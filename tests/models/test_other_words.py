@@ -5,7 +5,7 @@ import json
 import pytest
 
 import flopkit as fk
-from flopkit.models.recognised import unwrapped
+from flopkit.models.files.recognised import unwrapped
 
 LLAMA = {
     "model_type": "llama", "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,

@@ -7,9 +7,10 @@ import pytest
 from models.test_families import described
 
 import flopkit as fk
-from flopkit.models import families, passes
-from flopkit.models.lora import LoRA
-from flopkit.models.parts import SPLITS, Run
+from flopkit.models import families
+from flopkit.models.stacks import passes
+from flopkit.models.stacks.parts import SPLITS, Run
+from flopkit.models.training.lora import LoRA
 
 NAMES = [
     "gpt2",

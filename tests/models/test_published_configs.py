@@ -12,8 +12,8 @@ import pytest
 from family_samples import merged
 
 import flopkit as fk
-from flopkit.models.aliases import alias_of
-from flopkit.models.text_parts import part_for_text
+from flopkit.models.files.aliases import alias_of
+from flopkit.models.files.text_parts import part_for_text
 
 FILES = json.loads((Path(__file__).parents[1] / "data" / "published_configs.json").read_text("utf-8"))
 READ = sorted(name for name, each in FILES.items() if "refused" not in each)
@@ -136,8 +136,8 @@ def test_an_id_that_the_catalogue_knows_is_not_asked_of_the_hub(monkeypatch):
     def asked(*args, **more):
         raise AssertionError("the Hub was asked")
 
-    monkeypatch.setattr("flopkit.models.hub.fetched", asked)
-    monkeypatch.setattr("flopkit.models.hub.cached", asked)
+    monkeypatch.setattr("flopkit.models.files.hub.fetched", asked)
+    monkeypatch.setattr("flopkit.models.files.hub.cached", asked)
     by_id = fk.serving.decode("openai/gpt-oss-120b", "h100-sxm", context=64)
     assert by_id.memory == fk.serving.decode(fk.load("openai/gpt-oss-120b"), "h100-sxm", context=64).memory
     with pytest.raises(AssertionError, match="the Hub was asked"):

@@ -12,8 +12,8 @@ from torch import nn
 
 import flopkit as fk
 from flopkit.models import LastLayers
-from flopkit.models.finetuning import training_of
-from flopkit.models.sharded import gathered_bytes
+from flopkit.models.training.finetuning import training_of
+from flopkit.models.training.sharded import gathered_bytes
 from flopkit.training import PRECISIONS
 
 dist = torch.distributed

@@ -9,7 +9,7 @@ from family_samples.sizes import DECODER
 
 import flopkit as fk
 from flopkit.models import architectures
-from flopkit.models.text_parts import FLAT, HANDED_ON, OF_THE_PART, TEXT_TYPES, UNTIED
+from flopkit.models.files.text_parts import FLAT, HANDED_ON, OF_THE_PART, TEXT_TYPES, UNTIED
 
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
 

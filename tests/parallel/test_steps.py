@@ -14,7 +14,7 @@ import pytest
 
 import flopkit as fk
 from flopkit.models import transformer
-from flopkit.models.activations import of_layer
+from flopkit.models.training.activations import of_layer
 from flopkit.parallel import Layout, cluster, pipeline, search, step
 from flopkit.parallel.plans import Plan, Setting
 from flopkit.parallel.ranks import stages

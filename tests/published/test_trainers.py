@@ -11,7 +11,7 @@ from trainer_formulas import FORMULAS, sizes, torchtitan, verl
 
 import flopkit as fk
 from book_ext import trainers_page
-from flopkit.models.configs import hf_config
+from flopkit.models.files.configs import hf_config
 from flopkit.published import Trainer, trainer, trainer_names, trainers
 from flopkit.published.audit import MODELS
 

@@ -9,7 +9,7 @@ from vega import evaluate
 
 import flopkit as fk
 from flopkit.arithmetic import vega
-from flopkit.models.serving_pass import decoded
+from flopkit.models.serving.serving_pass import decoded
 from flopkit.serving import batch_at_ridge, decode, prefill, request
 
 LLAMA = fk.load("llama-3-70b")

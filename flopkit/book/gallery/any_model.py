@@ -24,10 +24,11 @@ from typing import Any, NamedTuple
 
 from flopkit.arithmetic import is_zero, maximum, minimum, reading, same, total, where
 from flopkit.charts.readings import pick
-from flopkit.models import MLP, Attention, Block, Experts, LatentAttention, Model, passes
-from flopkit.models.blocks import Branch
-from flopkit.models.feed_forward import SHARED
-from flopkit.models.parts import Part, Run
+from flopkit.models import MLP, Attention, Block, Experts, LatentAttention, Model
+from flopkit.models.branches.feed_forward import SHARED
+from flopkit.models.stacks import passes
+from flopkit.models.stacks.blocks import Branch
+from flopkit.models.stacks.parts import Part, Run
 from flopkit.training.memory import Kept
 
 __all__ = [

@@ -25,7 +25,7 @@ from flopkit.book.gallery.any_model import MLPS, PLACES, idle, refuse, sizes
 from flopkit.book.gallery.calculate_gathered import if_many, in_layers
 from flopkit.book.gallery.calculate_kept import in_the_way, kept
 from flopkit.charts.readings import pick
-from flopkit.models.parts import Run
+from flopkit.models.stacks.parts import Run
 from flopkit.training.memory import PRECISIONS, state_bytes
 
 __all__ = ["ALL", "KEPT", "STATES", "TRAINED", "fit"]

@@ -11,10 +11,11 @@ from typing import Any
 
 from flopkit.arithmetic import is_zero, total, where
 from flopkit.book.gallery.any_model import MLPS, adapters_of, kinds, model_of
-from flopkit.models import Block, passes
-from flopkit.models.blocks import Branch
+from flopkit.models import Block
 from flopkit.models.formats import role_of
-from flopkit.models.parts import Run
+from flopkit.models.stacks import passes
+from flopkit.models.stacks.blocks import Branch
+from flopkit.models.stacks.parts import Run
 from flopkit.models.storage import stored
 from flopkit.training.sharding import Gathered, gathered
 

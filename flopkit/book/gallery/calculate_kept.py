@@ -27,10 +27,11 @@ from flopkit.book.gallery.any_model import (
 )
 from flopkit.charts.readings import pick
 from flopkit.dtypes import nbytes
-from flopkit.models import Block, LoRA, Model, activations, autocast
-from flopkit.models.blocks import Branch
-from flopkit.models.finetuning import training_of
-from flopkit.models.parts import Run
+from flopkit.models import Block, LoRA, Model
+from flopkit.models.stacks.blocks import Branch
+from flopkit.models.stacks.parts import Run
+from flopkit.models.training import activations, autocast
+from flopkit.models.training.finetuning import training_of
 
 __all__ = ["WAYS", "in_the_way", "kept", "of_their_sort"]
 

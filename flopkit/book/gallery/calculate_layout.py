@@ -29,10 +29,11 @@ from flopkit.book.gallery.calculate_kept import WAYS, of_their_sort
 from flopkit.book.gallery.calculate_mfu import PASSES
 from flopkit.book.gallery.parallel_layout import MOST_IN_NODE, Asked, Degrees, a_step, divide, indivisible
 from flopkit.dtypes import nbytes
-from flopkit.models import Block, Model, activations
-from flopkit.models.blocks import Branch
-from flopkit.models.finetuning import training_of
-from flopkit.models.parts import Run
+from flopkit.models import Block, Model
+from flopkit.models.stacks.blocks import Branch
+from flopkit.models.stacks.parts import Run
+from flopkit.models.training import activations
+from flopkit.models.training.finetuning import training_of
 from flopkit.parallel.clusters import cluster
 from flopkit.parallel.computing import share
 from flopkit.parallel.holding import ends_of

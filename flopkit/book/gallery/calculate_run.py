@@ -23,8 +23,8 @@ from flopkit.book.gallery.any_model import PLACES, adapters_of, kinds, model_of,
 from flopkit.book.gallery.calculate_fit import fit
 from flopkit.book.gallery.calculate_mfu import PASSES
 from flopkit.charts.readings import pick
-from flopkit.models.blocks import Branch
-from flopkit.models.parts import Run
+from flopkit.models.stacks.blocks import Branch
+from flopkit.models.stacks.parts import Run
 from flopkit.training.budgets import LAWS
 
 __all__ = ["run"]

@@ -31,7 +31,7 @@ from flopkit.book.gallery.checkpoint_formats import in_roles
 from flopkit.charts.readings import pick
 from flopkit.dtypes import nbytes
 from flopkit.models import Experts, Model
-from flopkit.models.serving_pass import ServingPass, decoded, prefilled
+from flopkit.models.serving.serving_pass import ServingPass, decoded, prefilled
 
 __all__ = ["CACHES", "READS", "serve"]
 

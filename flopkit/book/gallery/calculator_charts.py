@@ -15,7 +15,7 @@ from flopkit.book.gallery.step_bars import step_bars
 from flopkit.charts import theme
 from flopkit.charts.packages import need
 from flopkit.charts.readings import pick
-from flopkit.models.serving_pass import decoded
+from flopkit.models.serving.serving_pass import decoded
 
 __all__ = [
     "FLEETS",

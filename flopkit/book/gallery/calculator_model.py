@@ -10,12 +10,12 @@ from flopkit.book.gallery.checkpoint_formats import rules
 from flopkit.charts.code import Piece, above, unless, value, when
 from flopkit.charts.panel import WITHIN, Control, Paste, choice, grouped, slider, steps, switch
 from flopkit.models import Attention, LatentAttention, config_names, model_names
-from flopkit.models.aliases import spellings
 from flopkit.models.architectures import ARCHITECTURES, FORMS, NUMBERS, SAME, reader_file
-from flopkit.models.config_fields import ACTS as MODEL_ACTS, TEXT_PARTS, Fields
-from flopkit.models.config_table import Value, reader_table, when as when_read
-from flopkit.models.configs import hf_config
-from flopkit.models.text_parts import whole_types
+from flopkit.models.files.aliases import spellings
+from flopkit.models.files.config_fields import ACTS as MODEL_ACTS, TEXT_PARTS, Fields
+from flopkit.models.files.config_table import Value, reader_table, when as when_read
+from flopkit.models.files.configs import hf_config
+from flopkit.models.files.text_parts import whole_types
 
 __all__ = [
     "PRESETS",

@@ -15,7 +15,7 @@ from flopkit.charts.panel import along, choice, column, readout, slider, steps
 from flopkit.charts.readings import pick
 from flopkit.dtypes import nbytes
 from flopkit.models import Model, load
-from flopkit.models.serving_pass import Group, ServingPass, decoded
+from flopkit.models.serving.serving_pass import Group, ServingPass, decoded
 from flopkit.rooflines import bound_by
 
 __all__ = ["decode_of_models", "decode_throughput"]

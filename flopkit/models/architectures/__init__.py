@@ -28,7 +28,7 @@ from flopkit.models.architectures import (
     vision,
 )
 from flopkit.models.architectures.classes import DECODER, Tasks
-from flopkit.models.config_fields import Fields
+from flopkit.models.files.config_fields import Fields
 from flopkit.models.model import Model
 from flopkit.models.transformer import transformer
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flopkit.models.alternating import AlternatingUpdates, LowRank
 from flopkit.models.architectures.decoder_fields import ends, heads_of, in_turn
-from flopkit.models.blocks import Block
-from flopkit.models.config_fields import WHOLE, WINDOWED, Fields
-from flopkit.models.feed_forward import MLP
+from flopkit.models.branches.feed_forward import MLP
+from flopkit.models.branches.per_layer import LayerGate, LayerInputs
+from flopkit.models.files.config_fields import WHOLE, WINDOWED, Fields
 from flopkit.models.model import Model
-from flopkit.models.per_layer import LayerGate, LayerInputs
+from flopkit.models.stacks.alternating import AlternatingUpdates, LowRank
+from flopkit.models.stacks.blocks import Block
 from flopkit.sizes import number, short
 
 __all__ = ["MODELS"]

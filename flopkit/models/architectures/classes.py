@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from flopkit.models.config_fields import class_names
-from flopkit.models.heads import Head
+from flopkit.models.files.config_fields import class_names
+from flopkit.models.files.unknown_types import BESIDE, WAY_OUT, UnknownTypeError, draft_model
 from flopkit.models.model import Model
-from flopkit.models.unknown_types import BESIDE, WAY_OUT, UnknownTypeError, draft_model
+from flopkit.models.stacks.heads import Head
 from flopkit.names import plain
 from flopkit.sizes import short
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from flopkit.models.architectures.decoder_fields import ends, experts_of, in_turn
-from flopkit.models.blocks import Block
-from flopkit.models.compressed import CompressedAttention, CompressedIndexer, Compressor
-from flopkit.models.config_fields import WINDOWED, Fields
+from flopkit.models.branches.compressed import CompressedAttention, CompressedIndexer, Compressor
+from flopkit.models.files.config_fields import WINDOWED, Fields
 from flopkit.models.model import Model
-from flopkit.models.streams import HyperConnections
+from flopkit.models.stacks.blocks import Block
+from flopkit.models.stacks.streams import HyperConnections
 from flopkit.sizes import factor, short, size
 
 __all__ = ["MODELS"]

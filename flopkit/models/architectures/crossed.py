@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from flopkit.models.architectures.decoder_fields import ends, heads_of
-from flopkit.models.blocks import Block
-from flopkit.models.config_fields import Fields
-from flopkit.models.feed_forward import MLP
+from flopkit.models.branches.feed_forward import MLP
+from flopkit.models.files.config_fields import Fields
 from flopkit.models.model import Model
+from flopkit.models.stacks.blocks import Block
 from flopkit.sizes import short
 
 __all__ = ["MODELS"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flopkit.models.blocks import Block
-from flopkit.models.config_fields import Fields
-from flopkit.models.feed_forward import Experts
-from flopkit.models.mixers import Attention
+from flopkit.models.branches.feed_forward import Experts
+from flopkit.models.branches.mixers import Attention
+from flopkit.models.files.config_fields import Fields
+from flopkit.models.stacks.blocks import Block
 
 __all__ = ["common", "ends", "experts_of", "heads_of", "in_turn"]
 

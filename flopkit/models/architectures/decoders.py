@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from flopkit.models.architectures.decoder_fields import common, experts_of, heads_of
-from flopkit.models.config_fields import Fields
-from flopkit.models.latent_attention import LatentAttention
+from flopkit.models.branches.latent_attention import LatentAttention
+from flopkit.models.files.config_fields import Fields
 from flopkit.models.model import Model
 from flopkit.models.transformer import transformer
 

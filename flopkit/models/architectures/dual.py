@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from flopkit.models.architectures.classes import Tasks
-from flopkit.models.blocks import Patches
-from flopkit.models.config_fields import Fields, left_out
-from flopkit.models.ends import AttentionPool, Dense, End, EndNorm, Mean
+from flopkit.models.files.config_fields import Fields, left_out
 from flopkit.models.model import Model
-from flopkit.models.towers import Beside
+from flopkit.models.stacks.blocks import Patches
+from flopkit.models.stacks.ends import AttentionPool, Dense, End, EndNorm, Mean
+from flopkit.models.stacks.towers import Beside
 from flopkit.models.transformer import transformer
 from flopkit.sizes import short
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from flopkit.models.architectures.classes import Tasks, headless, with_head
-from flopkit.models.heads import Head
 from flopkit.models.model import Model
+from flopkit.models.stacks.heads import Head
 
 __all__ = [
     "ALBERT_HEADS",

@@ -18,11 +18,11 @@ from flopkit.models.architectures.encoder_heads import (
     PRETRAINED_HEADS,
     REMBERT_HEADS,
 )
-from flopkit.models.config_fields import Fields
-from flopkit.models.disentangled import Convolution, DisentangledAttention
-from flopkit.models.heads import Head
-from flopkit.models.mixers import Attention
+from flopkit.models.branches.disentangled import Convolution, DisentangledAttention
+from flopkit.models.branches.mixers import Attention
+from flopkit.models.files.config_fields import Fields
 from flopkit.models.model import Model
+from flopkit.models.stacks.heads import Head
 from flopkit.models.transformer import transformer
 from flopkit.sizes import number, short
 

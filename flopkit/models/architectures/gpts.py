@@ -7,8 +7,8 @@ from typing import Any
 
 from flopkit.models.architectures.classes import DECODER, Tasks
 from flopkit.models.architectures.decoder_fields import heads_of
-from flopkit.models.config_fields import Fields
-from flopkit.models.mixers import Attention
+from flopkit.models.branches.mixers import Attention
+from flopkit.models.files.config_fields import Fields
 from flopkit.models.model import Model
 from flopkit.models.transformer import WindowedLayers, transformer
 from flopkit.sizes import short

@@ -8,14 +8,14 @@ from typing import Any
 
 from flopkit.arithmetic import ceil_div
 from flopkit.models.architectures.decoder_fields import experts_of, heads_of, in_turn
-from flopkit.models.blocks import Block, Parallel
-from flopkit.models.config_fields import WHOLE, Fields
-from flopkit.models.feed_forward import MLP, Experts
-from flopkit.models.mixers import Attention
+from flopkit.models.branches.feed_forward import MLP, Experts
+from flopkit.models.branches.mixers import Attention
+from flopkit.models.branches.recurrences import StateSpace
+from flopkit.models.branches.scans import SelectiveScan
+from flopkit.models.branches.shared_blocks import SharedBlock
+from flopkit.models.files.config_fields import WHOLE, Fields
 from flopkit.models.model import Model
-from flopkit.models.recurrences import StateSpace
-from flopkit.models.scans import SelectiveScan
-from flopkit.models.shared_blocks import SharedBlock
+from flopkit.models.stacks.blocks import Block, Parallel
 from flopkit.sizes import divides, short
 
 __all__ = ["LINEAR", "MODELS"]

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from flopkit.models.architectures.decoder_fields import common, ends, experts_of, heads_of, in_turn
-from flopkit.models.blocks import Block, Parallel
-from flopkit.models.config_fields import WHOLE, WINDOWED, Fields
-from flopkit.models.feed_forward import MLP, Experts
-from flopkit.models.latent_attention import LatentAttention
+from flopkit.models.branches.feed_forward import MLP, Experts
+from flopkit.models.branches.latent_attention import LatentAttention
+from flopkit.models.branches.sub_norms import SubNorm
+from flopkit.models.files.config_fields import WHOLE, WINDOWED, Fields
 from flopkit.models.model import Model
-from flopkit.models.sub_norms import SubNorm
+from flopkit.models.stacks.blocks import Block, Parallel
 from flopkit.sizes import factor, number
 
 __all__ = ["FORMS", "MODELS", "NUMBERS"]

@@ -7,13 +7,13 @@ from typing import Any
 
 from flopkit.models.architectures.decoder_fields import experts_of, heads_of, in_turn
 from flopkit.models.architectures.hybrids import LINEAR
-from flopkit.models.blocks import Block
-from flopkit.models.config_fields import WHOLE, Fields
-from flopkit.models.feed_forward import MLP, Experts
-from flopkit.models.latent_attention import LatentAttention
+from flopkit.models.branches.feed_forward import MLP, Experts
+from flopkit.models.branches.latent_attention import LatentAttention
+from flopkit.models.branches.recurrences import GatedDelta
+from flopkit.models.branches.scans import GatedRecurrence, LightningAttention
+from flopkit.models.files.config_fields import WHOLE, Fields
 from flopkit.models.model import Model
-from flopkit.models.recurrences import GatedDelta
-from flopkit.models.scans import GatedRecurrence, LightningAttention
+from flopkit.models.stacks.blocks import Block
 from flopkit.sizes import short
 
 __all__ = ["MODELS"]

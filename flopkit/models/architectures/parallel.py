@@ -8,8 +8,8 @@ from typing import Any
 from flopkit.models.architectures.classes import Tasks, with_head
 from flopkit.models.architectures.decoder_fields import common, heads_of
 from flopkit.models.architectures.gpts import all_heads, only
-from flopkit.models.config_fields import Fields
-from flopkit.models.feed_forward import Experts
+from flopkit.models.branches.feed_forward import Experts
+from flopkit.models.files.config_fields import Fields
 from flopkit.models.model import Model
 from flopkit.models.transformer import transformer
 from flopkit.sizes import factor

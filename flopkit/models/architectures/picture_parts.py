@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from flopkit.models.config_fields import ACTS, Fields
-from flopkit.models.ends import Dense, End, EndNorm, Learned
+from flopkit.models.files.config_fields import ACTS, Fields
 from flopkit.models.model import Model
+from flopkit.models.stacks.ends import Dense, End, EndNorm, Learned
 from flopkit.sizes import choice, divides, number, short, size
 
 __all__ = ["act_of", "as_far_as", "handed", "merger", "read_layers", "square", "taken", "then", "width_of"]

@@ -18,13 +18,13 @@ from flopkit.models.architectures.picture_parts import (
     then,
     width_of,
 )
-from flopkit.models.blocks import Block, Patches
-from flopkit.models.config_fields import Fields
-from flopkit.models.ends import Dense, End, EndNorm, Gated, Learned, Mean
-from flopkit.models.feed_forward import MLP
-from flopkit.models.mixers import Attention
+from flopkit.models.branches.feed_forward import MLP
+from flopkit.models.branches.mixers import Attention
+from flopkit.models.files.config_fields import Fields
 from flopkit.models.model import Model
-from flopkit.models.towers import Scaled, Windows
+from flopkit.models.stacks.blocks import Block, Patches
+from flopkit.models.stacks.ends import Dense, End, EndNorm, Gated, Learned, Mean
+from flopkit.models.stacks.towers import Scaled, Windows
 from flopkit.sizes import choice, divides, factor, short
 
 __all__ = ["gemma4", "glm", "internvl", "kimi", "llama4", "minimax", "mistral3", "pixtral", "qwen", "smol"]

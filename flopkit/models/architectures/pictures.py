@@ -17,9 +17,9 @@ from flopkit.models.architectures.picture_parts import (
     then,
     width_of,
 )
-from flopkit.models.config_fields import Fields, left_out
-from flopkit.models.ends import Dense, End, EndNorm, Gated, Learned, Mean, Newline
+from flopkit.models.files.config_fields import Fields, left_out
 from flopkit.models.model import Model
+from flopkit.models.stacks.ends import Dense, End, EndNorm, Gated, Learned, Mean, Newline
 from flopkit.sizes import choice, divides
 
 __all__ = ["picture_types", "pictures_of"]

@@ -8,12 +8,12 @@ from typing import Any
 from flopkit.arithmetic import ceil_div
 from flopkit.models.architectures.decoder_fields import experts_of, heads_of, in_turn
 from flopkit.models.architectures.hybrids import LINEAR
-from flopkit.models.blocks import Block, Branch
-from flopkit.models.config_fields import WHOLE, Fields
-from flopkit.models.feed_forward import MLP
+from flopkit.models.branches.feed_forward import MLP
+from flopkit.models.branches.recurrences import GatedDelta, StateSpace
+from flopkit.models.branches.scans import SelectiveScan, ShortConv
+from flopkit.models.files.config_fields import WHOLE, Fields
 from flopkit.models.model import Model
-from flopkit.models.recurrences import GatedDelta, StateSpace
-from flopkit.models.scans import SelectiveScan, ShortConv
+from flopkit.models.stacks.blocks import Block, Branch
 from flopkit.sizes import factor
 
 __all__ = ["MODELS"]

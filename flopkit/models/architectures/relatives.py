@@ -9,13 +9,13 @@ from typing import Any
 
 from flopkit.models.architectures.classes import Tasks, headless
 from flopkit.models.architectures.decoder_fields import common, ends, experts_of, heads_of, in_turn
-from flopkit.models.blocks import Block
-from flopkit.models.config_fields import WHOLE, WINDOWED, Fields
-from flopkit.models.feed_forward import MLP
-from flopkit.models.heads import Head
-from flopkit.models.latent_attention import LatentAttention
-from flopkit.models.mixers import Attention
+from flopkit.models.branches.feed_forward import MLP
+from flopkit.models.branches.latent_attention import LatentAttention
+from flopkit.models.branches.mixers import Attention
+from flopkit.models.files.config_fields import WHOLE, WINDOWED, Fields
 from flopkit.models.model import Model
+from flopkit.models.stacks.blocks import Block
+from flopkit.models.stacks.heads import Head
 from flopkit.models.transformer import transformer
 
 __all__ = ["MODELS", "TASKS"]

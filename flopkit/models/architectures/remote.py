@@ -11,7 +11,7 @@ from typing import Any
 from flopkit.models.architectures.classes import Tasks
 from flopkit.models.architectures.decoder_fields import heads_of
 from flopkit.models.architectures.gpts import all_heads, only
-from flopkit.models.config_fields import Fields
+from flopkit.models.files.config_fields import Fields
 
 __all__ = ["NUMBERS", "TASKS"]
 

@@ -14,12 +14,12 @@ from flopkit.models.architectures.encoder_heads import (
     MODERNBERT_HEADS,
     POOLED_HEADS,
 )
-from flopkit.models.blocks import Block
-from flopkit.models.config_fields import WHOLE, WINDOWED, Fields
-from flopkit.models.feed_forward import MLP
-from flopkit.models.heads import Head
-from flopkit.models.mixers import Attention
+from flopkit.models.branches.feed_forward import MLP
+from flopkit.models.branches.mixers import Attention
+from flopkit.models.files.config_fields import WHOLE, WINDOWED, Fields
 from flopkit.models.model import Model
+from flopkit.models.stacks.blocks import Block
+from flopkit.models.stacks.heads import Head
 from flopkit.models.transformer import transformer
 
 __all__ = ["MODELS", "SAME", "TASKS"]

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from flopkit.models.architectures.classes import Tasks, headless, with_head
-from flopkit.models.blocks import Block, Frames
-from flopkit.models.config_fields import Fields
-from flopkit.models.feed_forward import MLP
-from flopkit.models.mixers import Attention
+from flopkit.models.branches.feed_forward import MLP
+from flopkit.models.branches.mixers import Attention
+from flopkit.models.files.config_fields import Fields
+from flopkit.models.files.unknown_types import WAY_OUT
 from flopkit.models.model import Model
-from flopkit.models.unknown_types import WAY_OUT
+from flopkit.models.stacks.blocks import Block, Frames
 from flopkit.names import hint
 from flopkit.sizes import divides
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from flopkit.models.architectures.classes import Tasks
 from flopkit.models.architectures.decoder_fields import in_turn
-from flopkit.models.blocks import Block
-from flopkit.models.config_fields import ACT_KEYS, Fields
-from flopkit.models.ends import Dense, End, Learned, Mean
-from flopkit.models.feed_forward import MLP
-from flopkit.models.heads import Head
-from flopkit.models.mixers import Attention
+from flopkit.models.branches.feed_forward import MLP
+from flopkit.models.branches.mixers import Attention
+from flopkit.models.files.config_fields import ACT_KEYS, Fields
 from flopkit.models.model import Model
-from flopkit.models.waves import GatedPositions, NormedMLP, Waves
+from flopkit.models.stacks.blocks import Block
+from flopkit.models.stacks.ends import Dense, End, Learned, Mean
+from flopkit.models.stacks.heads import Head
+from flopkit.models.stacks.waves import GatedPositions, NormedMLP, Waves
 from flopkit.sizes import short
 
 __all__ = ["MODELS", "TASKS"]

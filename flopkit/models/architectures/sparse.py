@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from flopkit.models.architectures.decoder_fields import experts_of, heads_of, in_turn
-from flopkit.models.block_sparse import BlockSparseAttention
-from flopkit.models.blocks import Block
-from flopkit.models.config_fields import WHOLE, WINDOWED, Fields
-from flopkit.models.feed_forward import MLP, Experts
-from flopkit.models.latent_attention import LatentAttention
-from flopkit.models.mixers import Attention
+from flopkit.models.branches.block_sparse import BlockSparseAttention
+from flopkit.models.branches.feed_forward import MLP, Experts
+from flopkit.models.branches.latent_attention import LatentAttention
+from flopkit.models.branches.mixers import Attention
+from flopkit.models.branches.per_layer import DenseAndExperts, LayerGate, LayerInputs
+from flopkit.models.branches.sparse import Indexer
+from flopkit.models.files.config_fields import WHOLE, WINDOWED, Fields
 from flopkit.models.model import Model
-from flopkit.models.per_layer import DenseAndExperts, LayerGate, LayerInputs
-from flopkit.models.sparse import Indexer
+from flopkit.models.stacks.blocks import Block
 from flopkit.sizes import factor, short, size
 
 __all__ = ["MODELS"]

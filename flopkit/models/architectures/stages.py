@@ -8,14 +8,14 @@ from typing import Any
 
 from flopkit.models.architectures.classes import Tasks
 from flopkit.models.architectures.dual import image_of
-from flopkit.models.blocks import Block
-from flopkit.models.config_fields import Fields
-from flopkit.models.depthwise import DepthwiseMLP
-from flopkit.models.ends import Dense, End, EndNorm, Mean
-from flopkit.models.feed_forward import MLP
-from flopkit.models.mixers import Attention
+from flopkit.models.branches.depthwise import DepthwiseMLP
+from flopkit.models.branches.feed_forward import MLP
+from flopkit.models.branches.mixers import Attention
+from flopkit.models.files.config_fields import Fields
 from flopkit.models.model import Model
-from flopkit.models.towers import Scaled, Then, Windows
+from flopkit.models.stacks.blocks import Block
+from flopkit.models.stacks.ends import Dense, End, EndNorm, Mean
+from flopkit.models.stacks.towers import Scaled, Then, Windows
 from flopkit.sizes import divides, number, short
 
 __all__ = ["MODELS", "TASKS"]

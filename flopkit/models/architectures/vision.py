@@ -9,12 +9,12 @@ from typing import Any
 from flopkit.models.architectures.classes import Tasks, headless, with_head
 from flopkit.models.architectures.decoder_fields import heads_of
 from flopkit.models.architectures.dual import image_of
-from flopkit.models.blocks import Block, Patches
-from flopkit.models.config_fields import Fields
-from flopkit.models.ends import Dense, End, EndNorm, Learned, Mean
-from flopkit.models.feed_forward import MLP
+from flopkit.models.branches.feed_forward import MLP
+from flopkit.models.files.config_fields import Fields
 from flopkit.models.model import Model
-from flopkit.models.towers import Scaled, Still
+from flopkit.models.stacks.blocks import Block, Patches
+from flopkit.models.stacks.ends import Dense, End, EndNorm, Learned, Mean
+from flopkit.models.stacks.towers import Scaled, Still
 from flopkit.models.transformer import transformer
 from flopkit.sizes import number, short
 

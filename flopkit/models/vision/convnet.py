@@ -10,9 +10,9 @@ from flopkit.arithmetic import total
 from flopkit.cost import Cost, amount
 from flopkit.dtypes import DType, nbytes
 from flopkit.models.display import in_a_line, model_table, no_text, summary
-from flopkit.models.finetuning import LastLayers
-from flopkit.models.lora import LoRA
-from flopkit.models.recompute import Segments
+from flopkit.models.training.finetuning import LastLayers
+from flopkit.models.training.lora import LoRA
+from flopkit.models.training.recompute import Segments
 from flopkit.models.vision.feature_map import FeatureMap, nested, weight_gradient
 from flopkit.models.vision.networks import NETWORKS, cnn_published, through
 from flopkit.names import find

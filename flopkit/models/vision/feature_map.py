@@ -16,7 +16,7 @@ from flopkit.layers.pointwise import activation, residual, scale, vector_work
 from flopkit.layers.pooling import max_pool2d
 from flopkit.layers.positions import conv_output
 from flopkit.layers.products import dense
-from flopkit.models.parts import Part
+from flopkit.models.stacks.parts import Part
 from flopkit.training.memory import Kept
 
 __all__ = ["KINDS", "FeatureMap", "Layer", "nested", "weight_gradient"]

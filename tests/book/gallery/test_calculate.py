@@ -16,9 +16,10 @@ from flopkit.book.gallery.calculate_run import run
 from flopkit.book.gallery.calculate_serving import CACHES, READS, serve
 from flopkit.book.gallery.calculators import PRESETS
 from flopkit.charts.hardware import DEVICES
-from flopkit.models import config_names, hf_config, passes
+from flopkit.models import config_names, hf_config
 from flopkit.models.architectures import FORMS
-from flopkit.models.parts import Run
+from flopkit.models.stacks import passes
+from flopkit.models.stacks.parts import Run
 
 FIT, RUN, SERVE, MFU = (
     asked.figure(name, ask) for name, ask in (("fit", fit), ("run", run), ("serve", serve), ("mfu", utilisation))

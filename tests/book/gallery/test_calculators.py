@@ -16,8 +16,8 @@ from flopkit.book.gallery.calculate_mfu import COUNTS
 from flopkit.book.gallery.calculators import PER_GPU, PRESETS, UNABLE, settings_of
 from flopkit.models import config_names, families, hf_config
 from flopkit.models.architectures import ARCHITECTURES, FORMS, SAME
-from flopkit.models.config_fields import ACTS, Fields, left_out
-from flopkit.models.config_table import Value, reader_table, when
+from flopkit.models.files.config_fields import ACTS, Fields, left_out
+from flopkit.models.files.config_table import Value, reader_table, when
 
 TASKS = calculator()
 FIT, RUN, LAYOUT, SERVE, MFU = TASKS

@@ -1,0 +1,1 @@
+"""What stands in a layer: attention, layers with a state, MLPs, experts."""

@@ -1,0 +1,1 @@
+"""Reading other people's files: config.json, GGUF, params.json, and where they are."""
