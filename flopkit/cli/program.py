@@ -81,9 +81,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # a reader such as head has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, TypeError, ArithmeticError, OSError, RecursionError, ImportError, MemoryError) as error:
-        said = _as_options(" ".join(str(error).split()), asked) or "not enough memory"
+        said = " ".join(str(error).split()) or "not enough memory"
         said = said if len(said) <= LONGEST else f"{said[: LONGEST // 2]} … {said[-LONGEST // 2 :]}"
-        print(_harmless(f"flopkit: {said}"), file=sys.stderr)
+        print(_harmless(f"flopkit: {_as_options(said, asked)}"), file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
         print(f"flopkit: {stop or 'interrupted'}", file=sys.stderr)
@@ -94,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _asked(words: Sequence[str]) -> argparse.Namespace:
     """What *words* ask for: a command and its options, all of which are known."""
     first = next((word for word in words if not word.startswith("-")), None)
-    if first is None and not words:
+    if first is None and not {"-h", "--help", "--version"} & {*words}:
         raise ValueError(f"name a command: {', '.join(COMMANDS)}; see python -m flopkit --help")
     if first is not None and first not in COMMANDS:
         raise ValueError(f"{first!r} is not a command; {names.hint(first, COMMANDS)}; see python -m flopkit --help")
