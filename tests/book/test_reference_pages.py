@@ -88,6 +88,12 @@ def test_hardware_tells_no_units_from_no_source():
         assert {name for name, row in rows.items() if row[head] not in "?–"} == {
             name for name in rows if key in fk.device(name).dtypes
         }
+    for head, unknown in (
+        ("fp8", "b100 gb10 h200-nvl l20 l40 rtx-6000-ada rtx-pro-6000 rtx-pro-6000-max-q"),
+        ("fp4", "b100 gb10 mi350x rtx-pro-6000 rtx-pro-6000-max-q"),
+    ):
+        found = {name for name, row in rows.items() if row[head] == "?"}
+        assert found == {*unknown.split()}, f"units for {head} without a peak; a device without units belongs in LACKS"
     page = (BOOK / "hardware.md").read_text("utf8")
     assert "A dash (–) means that the device has no such units." in page and "A question mark" in page
 
