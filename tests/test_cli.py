@@ -511,13 +511,13 @@ def test_the_format_of_the_weights(capsys, tmp_path):
     assert "'hqq' is not read" in told and "846.8 GFLOPs" in told
     assert ["weights", "not", "known", "here"] in map(str.split, told.splitlines())
     assert main(["count", str(path), "--seq", "64", "--device", "h100-sxm"]) == 2
-    assert "how its weights are stored is not known; say it: weights=" in capsys.readouterr().err
+    assert "how its weights are stored is not known; say it: --weights 'bf16'" in capsys.readouterr().err
     assert main(["count", str(path), "--seq", "64", "--weights", "bf16", "--device", "h100-sxm"]) == 0
     assert "weights in bf16" in capsys.readouterr().out
     assert main(["count", "llama-2-7b", "--seq", "64", "--weights", "q8_0"]) == 0
     assert "weights in q8_0   7.16 GB" in capsys.readouterr().out  # the file of llama.cpp: 7.16 GB
     assert main(["count", "llama-2-7b", "--seq", "64", "--weights", "q8_9"]) == 2
-    assert "weights='q8_9' is not a known number format; did you mean q8_0" in capsys.readouterr().err
+    assert "--weights 'q8_9' is not a known number format; did you mean q8_0" in capsys.readouterr().err
     assert main(["count", "resnet50", "--weights", "fp8"]) == 2
     assert "--weights is for transformers" in capsys.readouterr().err
 
