@@ -25,6 +25,11 @@ __all__ = ["Cost"]
 class Cost:
     """The cost of an operation, or of several added up.
 
+    Read ``flops`` (contractions: matmuls, convolutions, attention's two products), ``macs``, ``vector_flops`` (element-wise work,
+    never in ``flops``), ``bytes``, ``params`` and ``intensity`` (``flops / bytes``, in FLOP/B). Add costs with ``+``, repeat one with
+    ``* n``, and change the convention with ``under``; costs of two conventions do not add. The formulas, such as `flopkit.dense`,
+    make a cost; few people build one.
+
     Parameters
     ----------
     name : str, optional
@@ -57,6 +62,8 @@ class Cost:
     (210, 105, 142)
     >>> (cost + cost).flops == (2 * cost).flops == 420
     True
+    >>> cost.under("FVCORE").flops  # which calls a multiply-add one FLOP
+    105
     """
 
     name: str = "cost"

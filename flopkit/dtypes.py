@@ -55,6 +55,7 @@ _SPELLINGS = {
 }
 _ALIASES = {spelled: name for name, spellings in _SPELLINGS.items() for spelled in spellings.split()}
 
+_OFTEN = ("bf16", "fp16", "fp32", "fp8", "fp4", "int8", "tf32", "fp64")
 _PYTHON = {float: "fp64", int: "int64", bool: "bool", complex: "complex128"}  # what torch and NumPy take them for
 
 
@@ -65,6 +66,11 @@ def names() -> list[str]:
     ['complex128', 'complex64', 'fp64']
     """
     return list(_BITS)
+
+
+def _often(name: str) -> int:
+    """Where an error lists *name*: first the formats that models are trained and served in."""
+    return _OFTEN.index(name) if name in _OFTEN else len(_OFTEN)
 
 
 def canonical(dtype: DType) -> str:
@@ -86,7 +92,9 @@ def canonical(dtype: DType) -> str:
     key = spelled if spelled in _BITS else plain(spelled.removeprefix("torch."))
     key = _ALIASES.get(key, key)
     if key not in _BITS:
-        raise ValueError(f"dtype={dtype!r} is not a known number format; {hint(key, _BITS, _ALIASES)}")
+        raise ValueError(
+            f"dtype={dtype!r} is not a known number format; {hint(key, sorted(_BITS, key=_often), _ALIASES)}"
+        )
     return key
 
 

@@ -377,7 +377,7 @@ def test_record(capsys, tmp_path, monkeypatch):
             ["count", "resnet50", "--seq", "8"],
             "--seq: resnet50 reads images and no tokens; --height and --width are their size",
         ),
-        (["count", "vgg16", "--height", "16"], "height=16 is too small for vgg16"),
+        (["count", "vgg16", "--height", "16"], "--height 16 is too small for vgg16"),
         (["count", "resnet50", "--train", "--lora", "8"], "of resnet50 either 'all' is trained or the 'head' alone"),
         (
             ["count", "resnet50", "--train", "--recompute", "full"],
@@ -392,8 +392,8 @@ def test_record(capsys, tmp_path, monkeypatch):
             ["doctor", "resnet50", *TITAN[:2], "--seq", "8", "--device", "h100-sxm"],
             "resnet50 reads images: it has no tokens",
         ),
-        (["count", "llama-3-8b", "--seq", "0"], "seq=0: a size must be at least 1"),
-        (["count", "llama-3-8b", "--seq", "8k"], "--seq: invalid int value: '8k'"),
+        (["count", "llama-3-8b", "--seq", "0"], "--seq 0: a size must be at least 1"),
+        (["count", "llama-3-8b", "--seq", "8k"], "--seq: '8k' is not a whole number: write it in digits, such as 8192"),
         (["count", "llama-3-9b", "--seq", "1"], "llama-3-8b"),
         (["count", "llama-3-8b", "--seq", "8", "--convention", "PLAM"], "did you mean PALM"),
         (["count", "llama-3-8b", "--seq", "8", "--recompute", "full"], "--recompute goes with --train"),
@@ -404,35 +404,44 @@ def test_record(capsys, tmp_path, monkeypatch):
         (["count", "resnet50", "--train", "--shards", "2"], "how resnet50 is divided among devices is not known here"),
         (["count", "llama-3-8b", "--seq", "8", "--train", "--lora", "0"], "rank"),
         (["doctor", "gpt2", *TITAN], "name one model"),
-        (["count", "llama-3-8b", "--seq", "8", "--batch", "0"], "batch=0"),
+        (["count", "llama-3-8b", "--seq", "8", "--batch", "0"], "--batch 0: a size"),
         (["count", "no.json", "--seq", "8"], "no.json"),
         (["devices", "h100"], "did you mean"),
         (["doctor", *TITAN, "--reported", "1.04"], "may be a share"),
         (["doctor", *TITAN, "--dtype", "fp4"], "has no peak for fp4"),
-        (["doctor", *TITAN[:1], "nan", *TITAN[2:]], "tokens_per_s=nan"),
-        (["doctor", *TITAN[:1], "-5", *TITAN[2:]], "tokens_per_s=-5"),
+        (["doctor", *TITAN[:1], "nan", *TITAN[2:]], "--tokens-per-s nan"),
+        (["doctor", *TITAN[:1], "-5", *TITAN[2:]], "--tokens-per-s -5"),
         (["doctor", *TITAN, "--recompute", "some"], "invalid choice: 'some'"),
         (["doctor"], "--tokens-per-s"),
         (["doctor", "gpt2", "--seq", "8", "--tokens-per-s", "5"], "--device is missing"),
-        (["doctor", *TITAN, "--tokens", "1B", "--device-hours", "3"], "tokens_per_s= and tokens= are 2 rates"),
+        (["doctor", *TITAN, "--tokens", "1B", "--device-hours", "3"], "--tokens-per-s and --tokens are 2 rates"),
         (["doctor", *TITAN, "--log", "5 tok/s/GPU"], "--log has a rate: leave out the other one"),
         (["doctor", *TITAN[2:], "--log", "loss: 5"], "no rate of a log that is known here"),
         (
             ["doctor", *TITAN[2:], "--log", "5 steps, 1.85it/s"],
-            "step_seconds= goes with global_batch=, which is missing",
+            "--step-seconds goes with --global-batch, which is missing",
         ),
-        (["doctor", *TITAN, "--parallel", "tp=3"], "does not divide count=8"),
+        (["doctor", *TITAN, "--parallel", "tp=3"], "does not divide --count 8"),
         (["doctor", *TITAN, "--parallel", "tp"], "write names and values, such as tp=4,cp=2"),
-        (["doctor", *TITAN, "--lengths", "5,x"], "--lengths: 'x' is no whole number"),
+        (["doctor", *TITAN, "--lengths", "5,x"], "--lengths: 'x' is not a whole number"),
         (["measure", "matmul"], "did you mean matmul_"),
         (["measure", "matmul_sizes", "--scale", "huge"], "invalid choice: 'huge'"),
-        (["measure", "matmul_sizes", "--scale", "toy", "--time-budget", "-1"], "time_budget=-1"),
+        (["measure", "matmul_sizes", "--scale", "toy", "--time-budget", "-1"], "--time-budget -1"),
         (["record", "--only", "matmul_sizes,matmul", "--out", "x.json"], "did you mean matmul_"),
         (["record", "--out", ""], "--out '': names no file or folder"),
         (["counters", "--read", ""], "--read '': names no file or folder"),
         (["counters", "--out", " "], "--out ' ': names no file or folder"),
-        (["count", "gpt2", "--seq", "8", "--batch", "1" + "0" * 400], "batch=1e+400: a size must be at most 1e+30"),
+        (["count", "gpt2", "--seq", "8", "--batch", "1" + "0" * 400], "--batch 1e+400: a size must be at most 1e+30"),
         (["measure", "ceilings", "--scale", "toy"], "--scale goes with an experiment"),
+        ([], "name a command: devices, count,"),
+        (["--json"], "name a command: devices, count,"),
+        (["cuont"], "'cuont' is not a command; did you mean count"),
+        (["count", "gpt2", "--sek", "8"], "did you mean --seq?; see python -m flopkit count --help"),
+        (["count", "gpt2", "bert", "--seq", "8"], "unknown argument 'bert'"),
+        (["run", "python", "train.py"], "the command goes after --, such as python -m flopkit run -- python train.py"),
+        (["run", "--step", "5", "--", "python"], "did you mean --steps"),
+        (["counters", "--read", "/no/folder"], "no cases.json: name a folder that"),
+        (["train", "gpt2", "--tokens", "1B", "--device", "x9", "--mfu", "0.4"], "python -m flopkit devices lists them"),
     ],
 )
 def test_bad_input(capsys, argv, message):
@@ -502,13 +511,13 @@ def test_the_format_of_the_weights(capsys, tmp_path):
     assert "'hqq' is not read" in told and "846.8 GFLOPs" in told
     assert ["weights", "not", "known", "here"] in map(str.split, told.splitlines())
     assert main(["count", str(path), "--seq", "64", "--device", "h100-sxm"]) == 2
-    assert "how its weights are stored is not known; say it: weights=" in capsys.readouterr().err
+    assert "how its weights are stored is not known; say it: --weights 'bf16'" in capsys.readouterr().err
     assert main(["count", str(path), "--seq", "64", "--weights", "bf16", "--device", "h100-sxm"]) == 0
     assert "weights in bf16" in capsys.readouterr().out
     assert main(["count", "llama-2-7b", "--seq", "64", "--weights", "q8_0"]) == 0
     assert "weights in q8_0   7.16 GB" in capsys.readouterr().out  # the file of llama.cpp: 7.16 GB
     assert main(["count", "llama-2-7b", "--seq", "64", "--weights", "q8_9"]) == 2
-    assert "weights='q8_9' is not a known number format; did you mean q8_0" in capsys.readouterr().err
+    assert "--weights 'q8_9' is not a known number format; did you mean q8_0" in capsys.readouterr().err
     assert main(["count", "resnet50", "--weights", "fp8"]) == 2
     assert "--weights is for transformers" in capsys.readouterr().err
 
@@ -548,8 +557,8 @@ def test_train(capsys):
 
 
 @pytest.mark.parametrize(("more", "message"), [
-    ([], "give one of mfu="), (["--mfu", "a%"], "'a%' is no share"), (["--mfu", "40"], "write 0.4 or 40%"), (["--mfu", "400"], "mfu=400.0: must be at most 1"),
-    (["--hours", "x"], "'x' is no number: write 15e12, 15T or 1,000,000"), (["--hours", "1,5"], "'1,5' is no number"),
+    ([], "give one of --mfu, --device-hours,"), (["--mfu", "a%"], "'a%' is not a share"), (["--mfu", "40"], "write 0.4 or 40%"), (["--mfu", "400"], "--mfu 400.0: must be at most 1"),
+    (["--hours", "x"], "'x' is not a number: write 15e12, 15T or 1,000,000"), (["--hours", "1,5"], "'1,5' is not a number"),
 ])  # fmt: skip
 def test_train_refuses_in_a_line(capsys, more, message):
     assert main([*TRAIN, *more]) == 2

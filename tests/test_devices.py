@@ -551,9 +551,10 @@ def test_what_a_device_is_taken_for():
     kin = {name: device_data.kin(name) for name in fk.device_names()}
     halved = {one.product: one.halves for one in kin.values() if one.halves}
     for name, one in kin.items():
-        assert name.startswith(one.product) and one.product.removeprefix("g").startswith(
-            one.family.removeprefix("g")
-        ), name
+        assert name.startswith(one.product), f"product={one.product!r} of {name} is no beginning of this name"
+        assert one.product.removeprefix("g").startswith(one.family.removeprefix("g")), (
+            f"family={one.family!r} of {name} is no beginning of product={one.product!r}"
+        )
         assert not one.half or halved.get(one.product, one.half) == one.half, name
         assert not (one.half and one.halves), name
         for key, (rate, who) in one.also.items():

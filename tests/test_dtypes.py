@@ -60,7 +60,7 @@ def test_a_width_may_be_a_parameter():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "hint"), [("bf17", "bf16"), ("flaot32", "fp32"), ("fp9", "fp"), ("q", "known: complex128")]
+    ("wrong", "hint"), [("bf17", "bf16"), ("flaot32", "fp32"), ("fp9", "fp"), ("q", "known: bf16, fp16, fp32")]
 )
 def test_unknown_formats_have_near_names(wrong, hint):
     with pytest.raises(ValueError, match=f"dtype='{wrong}' is not a known number format; .*{hint}"):

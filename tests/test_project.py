@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from formulas import public_formulas
 from IPython.core.inputtransformer2 import TransformerManager
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -539,3 +540,9 @@ def test_the_api_pages_name_every_public_name():
     shown = set(re.findall(r"^\.\. auto\w+:: flopkit\.(\w+)(?:\(\))?$", page, re.M))
     missing = [name for name in fk.__all__ if name not in rooms | shown]
     assert missing == [], f"book/api*.md do not show {missing}"
+    of_rooms = {
+        name
+        for name in public_formulas()
+        if not re.search(rf"^\.\. autofunction:: flopkit\.([\w.]+\.)?{name}$", page, re.M)
+    }
+    assert of_rooms == set(), f"book/api_layers.md does not show {of_rooms}"

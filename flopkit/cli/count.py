@@ -60,37 +60,44 @@ class Quantity(NamedTuple):
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What ``count`` takes."""
     parser.add_argument("model", help=options.PLACES)
-    parser.add_argument("--seq", type=int, help="tokens of a sequence")
+    parser.add_argument("--seq", type=options.number, help="tokens per sequence")
     parser.add_argument(
         "--source",
-        type=int,
-        help="tokens that the encoder of an encoder-decoder reads, for the cache and decoding (default: as many as --seq)",
+        type=options.number,
+        help="tokens that the encoder of an encoder-decoder reads, for the KV cache and decoding (default: as many as --seq)",
     )
-    parser.add_argument("--batch", type=int, default=1, help="sequences or images (default 1)")
-    parser.add_argument("--device", help="an accelerator, such as h100-sxm: the least time of a step of decoding on it")
+    parser.add_argument("--batch", type=options.number, default=1, help="sequences or images (default 1)")
+    parser.add_argument("--device", help="an accelerator, such as h100-sxm: also the least time of a decode step on it")
     for side in ("height", "width"):
-        parser.add_argument(f"--{side}", type=int, help="pixels of an image, of a convolutional network (default 224)")
+        parser.add_argument(
+            f"--{side}",
+            type=options.number,
+            help=f"{side} of an image in pixels, for a convolutional network (default 224)",
+        )
     parser.add_argument(
         "--train",
         action="store_true",
-        help="a training step, its memory with Adam in mixed precision; not a forward pass",
+        help="a training step instead of a forward pass, and its memory with Adam in mixed precision",
     )
     parser.add_argument(
-        "--shards", type=int, metavar="N", help="devices that divide the states of a training step (FSDP)"
+        "--shards",
+        type=options.number,
+        metavar="N",
+        help="devices that shard parameters, gradients and optimiser states (FSDP)",
     )
     parser.add_argument(
         "--recompute", choices=tuple(POLICIES), help="recomputation policy of the training step (default none)"
     )
     parser.add_argument(
         "--lora",
-        type=int,
+        type=options.number,
         metavar="RANK",
         help="train only LoRA adapters of this rank on the query and value projections",
     )
     parser.add_argument(
         "--weights",
         metavar="FORMAT",
-        help="the format of the weights, for their bytes: bf16, fp8, mxfp4, nf4, q4_k_m, … (default: what the config.json says)",
+        help="number format of the weights, for their bytes: bf16, fp8, mxfp4, nf4, q4_k_m, … (default: what the config.json says)",
     )
     parser.add_argument("--convention", default="EXACT", help="EXACT (default), TORCH, PALM, MEGATRON, SIX_N, …")
 

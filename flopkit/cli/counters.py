@@ -22,16 +22,18 @@ EXAMPLES = (
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What ``counters`` takes."""
-    parser.add_argument("--list", action="store_true", help="the cases on a GPU and what is accepted; run nothing")
     parser.add_argument(
-        "--out", metavar="FOLDER", help="where Nsight Compute's files go (default: beside your recordings)"
+        "--list", action="store_true", help="list the cases on a GPU and the accepted ratios; run nothing"
+    )
+    parser.add_argument(
+        "--out", metavar="FOLDER", help="folder for Nsight Compute's files (default: beside your recordings)"
     )
     parser.add_argument(
         "--step",
         choices=tuple(under_counters.STEPS),
-        help="a training step instead of the cases, operator by operator; ncu needs about half a second for each",
+        help="a training step, operator by operator, instead of the cases; ncu takes about half a second per operator",
     )
-    parser.add_argument("--read", metavar="FOLDER", help="read such files again, from any machine; no GPU is needed")
+    parser.add_argument("--read", metavar="FOLDER", help="compare files that an earlier run left; needs no GPU")
     options.on_this_machine(parser)
 
 

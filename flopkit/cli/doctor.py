@@ -22,17 +22,17 @@ EXAMPLES = (
 
 
 _RATES = {
-    "tokens-per-s": "training throughput of all devices together: 53336, 53.3k",
-    "tokens-per-s-per-device": "the same of one device",
-    "tflops-per-device": "10^12 FLOP/s of one device, as the log counts them; no model is needed",
-    "step-seconds": "the time of a step, with --global-batch: 5.91, '5912.1 ms'",
-    "global-batch": "sequences of a step, of all devices",
+    "tokens-per-s": "training throughput of all devices together: 53336 or 53.3k",
+    "tokens-per-s-per-device": "training throughput per device",
+    "tflops-per-device": "TFLOP/s per device, as the log counts FLOPs; no model is needed",
+    "step-seconds": "time per step, with --global-batch: 5.91 or '5912.1 ms'",
+    "global-batch": "sequences per step, over all devices",
     "tokens": "tokens of the whole run, with --device-hours: 15T",
-    "device-hours": "hours of the run, times devices",
+    "device-hours": "hours of the run times devices",
 }
 _LOGS = (
     "Megatron-LM's, Megatron-Bridge's, NeMo's, torchtitan's, MaxText's, nanotron's, OLMo-core's, llm-foundry's, DeepSpeed's, nanoGPT's, nanochat's, "
-    "transformers' Trainer's and others; with --global-batch where it has the time of a step alone"
+    "transformers' Trainer's and others; add --global-batch where the line has only the time of a step"
 )
 
 
@@ -43,25 +43,30 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     for option, text in _RATES.items():
         parser.add_argument(f"--{option}", metavar="N", help=text)
     parser.add_argument(
-        "--log", metavar="LINE", help=f"a line of a log, in the place of a rate and of --reported: {_LOGS}"
+        "--log", metavar="LINE", help=f"a line of a training log, instead of a rate and of --reported: {_LOGS}"
     )
     parser.add_argument(
-        "--seq", type=int, help="tokens of a sequence; with --lengths, of the context that they are packed into"
+        "--seq",
+        type=options.number,
+        help="tokens per sequence; with --lengths, of the context that the documents are packed into",
     )
     parser.add_argument("--device", help="a name, such as h100-sxm")
     parser.add_argument(
-        "--dtype", default="bf16", help="number format of the products (default bf16), or several: linear=fp8,rest=bf16"
+        "--dtype", default="bf16", help="number format of the matmuls (default bf16), or several: linear=fp8,rest=bf16"
     )
-    parser.add_argument("--count", type=int, default=1, help="devices of the job (default 1)")
-    parser.add_argument("--recompute", choices=tuple(POLICIES), default="none", help="for HFU (default none)")
+    parser.add_argument("--count", type=options.number, default=1, help="devices of the job (default 1)")
     parser.add_argument(
-        "--lora", type=int, metavar="RANK", help="only LoRA adapters of this rank are trained, on query and value"
+        "--recompute", choices=tuple(POLICIES), default="none", help="what is recomputed, for the HFU (default none)"
     )
     parser.add_argument(
-        "--lengths", metavar="A,B,…", help="tokens of each document, where sequences are packed: 512,512,2048"
+        "--lora",
+        type=options.number,
+        metavar="RANK",
+        help="train only LoRA adapters of this rank, on the query and value projections",
     )
+    parser.add_argument("--lengths", metavar="A,B,…", help="tokens of each document in a packed sequence: 512,512,2048")
     parser.add_argument("--parallel", metavar="tp=N,…", help="degrees of parallelism, tp, cp, pp, dp and ep: tp=4,cp=2")
-    parser.add_argument("--reported", help="an MFU that somebody reported: 0.41, 41, 41%% or '405 TFLOP/s'")
+    parser.add_argument("--reported", help="the MFU that somebody reported: 0.41, 41, 41%% or '405 TFLOP/s'")
 
 
 def run(asked: argparse.Namespace) -> tuple[Any, Any]:
@@ -76,7 +81,8 @@ def run(asked: argparse.Namespace) -> tuple[Any, Any]:
         given |= {name: value for name, value in read_log(asked.log).arguments.items() if given[name] is None}
     elif all(value is None for value in given.values()):
         raise ValueError(
-            f"a rate is missing: one of {', '.join(f'--{name}' for name in _RATES)}, or --log 'LINE'; see doctor --help"
+            "a rate is missing: give --tokens-per-s, --tokens-per-s-per-device, --tflops-per-device, --step-seconds with "
+            "--global-batch, --tokens with --device-hours, or --log 'LINE'; see python -m flopkit doctor --help"
         )
     flops_alone = given["tflops_per_device"] is not None and asked.seq is None and not names
     if len(names) != 1 and not flops_alone:

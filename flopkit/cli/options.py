@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-__all__ = ["PLACES", "amount", "by_name", "on_this_machine", "path", "share", "whole"]
+__all__ = ["PLACES", "amount", "by_name", "number", "on_this_machine", "path", "share", "whole"]
 
 PLACES = (
-    "a name that flopkit knows (llama-3-8b); a Hub id (org/name), of which the config.json alone is fetched; the path of a "
-    "config.json, of a folder with one, of Meta's or Mistral's params.json, of a GGUF file"
+    "a model that flopkit knows (llama-3-8b); a Hub id (org/name), of which only the config.json is downloaded; or a path: a "
+    "config.json, a folder that has one, Meta's or Mistral's params.json, a GGUF file"
 )
 
 
@@ -17,8 +17,10 @@ def on_this_machine(parser: argparse.ArgumentParser, scales: Sequence[str] = ())
     """Where a command measures; with *scales*, how large its cases are and how long one may take."""
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: the CUDA device where there is one")
     if scales:
-        parser.add_argument("--scale", choices=scales, help="how large the cases are (default: by the device)")
-        parser.add_argument("--time-budget", type=float, metavar="S", help="seconds of a case (default: by the scale)")
+        parser.add_argument("--scale", choices=scales, help="size of the cases (default: as the device asks)")
+        parser.add_argument(
+            "--time-budget", type=float, metavar="S", help="seconds per case (default: as the scale asks)"
+        )
 
 
 def share(text: str) -> float:
@@ -26,7 +28,7 @@ def share(text: str) -> float:
     try:
         value = float(text.rstrip(" %")) / 100 if text.endswith("%") else float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share: write 0.4 or 40%") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share: write 0.4 or 40%") from None
     if not text.endswith("%") and 1 < value <= 100:
         raise argparse.ArgumentTypeError(f"{text!r} is more than all: write {value / 100:g} or {text}%")
     return value
@@ -43,7 +45,15 @@ def amount(text: str) -> float:
     try:
         return figure("number", text).value
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number: write 15e12, 15T or 1,000,000") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number: write 15e12, 15T or 1,000,000") from None
+
+
+def number(text: str) -> int:
+    """A whole number that is an option by itself."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number: write it in digits, such as 8192") from None
 
 
 def by_name(option: str, text: str) -> dict[str, str]:
@@ -61,7 +71,7 @@ def whole(option: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"--{option}: {text!r} is no whole number") from None
+        raise ValueError(f"--{option}: {text!r} is not a whole number") from None
 
 
 def path(option: str, path: str | None) -> str | None:

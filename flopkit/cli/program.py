@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from flopkit import names
 from flopkit.__about__ import __version__
 
 __all__ = ["COMMANDS", "main"]
@@ -23,12 +24,12 @@ COMMANDS = {
     "devices": "Peaks and bandwidths of accelerators.",
     "count": "FLOPs, parameters, weights and KV cache of a model. A closed form answers; for a type without one, transformers' own "
     "class is built without memory and counted, where torch and transformers are installed. The output says which.",
-    "doctor": "MFU of a run, and what explains an MFU that somebody reported.",
+    "doctor": "MFU of a training run, and what explains a reported MFU that differs.",
     "train": "A whole training run: hours, device-hours, energy and dollars.",
     "measure": "Run one experiment without saving it, or measure and save this machine's ceilings.",
-    "record": "The experiments on this machine, kept in a file; a second run goes on with it.",
-    "run": "A training program as it is, with the FLOPs of a step counted and MFU, HFU and tokens/s said: python -m flopkit run -- python train.py",
-    "counters": "Counted FLOPs beside what the hardware's own counters saw: Nsight Compute, GPM, perf.",
+    "record": "Run the experiments on this machine and save them in a file; a second run resumes it.",
+    "run": "Run a training program unedited; count the FLOPs of a step; print MFU, HFU and tokens/s: python -m flopkit run -- python train.py",
+    "counters": "Compare counted FLOPs with the hardware's own counters: Nsight Compute, GPM, perf.",
 }
 EXAMPLES = (
     "devices",
@@ -69,9 +70,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     KV cache a token  36.86 kB
     0
     """
+    asked = argparse.Namespace()
     try:
         words, command = _divided(sys.argv[1:] if argv is None else argv)
-        asked = _parser(words).parse_args(words)
+        asked = _asked(words)
         asked.command = command
         result, table = asked.run(asked)
         text = json.dumps(result, ensure_ascii=False, indent=1, default=float) if asked.json else str(table)
@@ -81,12 +83,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, TypeError, ArithmeticError, OSError, RecursionError, ImportError, MemoryError) as error:
         said = " ".join(str(error).split()) or "not enough memory"
         said = said if len(said) <= LONGEST else f"{said[: LONGEST // 2]} … {said[-LONGEST // 2 :]}"
-        print(_harmless(f"flopkit: {said}"), file=sys.stderr)
+        print(_harmless(f"flopkit: {_as_options(said, asked)}"), file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
         print(f"flopkit: {stop or 'interrupted'}", file=sys.stderr)
         return 130
     return 1 if getattr(asked, "failed", False) else 0
+
+
+def _asked(words: Sequence[str]) -> argparse.Namespace:
+    """What *words* ask for: a command and its options, all of which are known."""
+    first = next((word for word in words if not word.startswith("-")), None)
+    if first is None and not {"-h", "--help", "--version"} & {*words}:
+        raise ValueError(f"name a command: {', '.join(COMMANDS)}; see python -m flopkit --help")
+    if first is not None and first not in COMMANDS:
+        raise ValueError(f"{first!r} is not a command; {names.hint(first, COMMANDS)}; see python -m flopkit --help")
+    asked, unknown = _parser(words).parse_known_args(words)
+    if unknown and first == "run" and not unknown[0].startswith("-"):
+        raise ValueError(
+            f"{' '.join(unknown)}: the command goes after --, such as python -m flopkit run -- python train.py"
+        )
+    if unknown:
+        near = (
+            names.hint(unknown[0], asked.options)
+            if unknown[0].startswith("-")
+            else "it has one positional argument at most"
+        )
+        raise ValueError(f"unknown argument {unknown[0]!r}; {near}; see python -m flopkit {first} --help")
+    return asked
 
 
 def _divided(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -95,6 +119,22 @@ def _divided(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     if "--" not in argv or "run" not in argv[: (at := argv.index("--"))]:
         return argv, ()
     return argv[:at], argv[at + 1 :]
+
+
+def _as_options(said: str, asked: argparse.Namespace) -> str:
+    """What a function *said*, with its arguments as a shell has them: ``--seq`` for ``seq=``. Code stays as it is.
+
+    >>> _as_options("seq=0: see fk.load(seq=1); give mfu= or count=2", argparse.Namespace(options=["--seq", "--mfu"]))
+    '--seq 0: see fk.load(seq=1); give --mfu or count=2'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name = f"--{found[1].replace('_', '-')}" if found[1] else ""
+        return f"{name}{' ' * bool(found[2])}" if name in getattr(asked, "options", ()) else found[0]
+
+    said = said.replace("flopkit.device_names() lists them", "python -m flopkit devices lists them")
+    call = r"[\w.]+\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+    return re.sub(rf"{call}|(?<![\w.-])(\w+)=(?=([^\s,;:)])?)", option, said)
 
 
 def _harmless(text: str) -> str:
@@ -116,12 +156,13 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
             continue
         command = import_module(f"flopkit.cli.{name}")
         added = commands.add_parser(name, help=text, description=text, **_help(command.EXAMPLES))
-        added.set_defaults(run=command.run)
         if lines := getattr(command, "JSON", None):
             added.add_argument("--json", metavar="FILE", help=lines)
         else:
             added.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
         command.arguments(added)
+        known = [option for action in added._actions for option in action.option_strings if option.startswith("--")]
+        added.set_defaults(run=command.run, options=known)
     return parser
 
 

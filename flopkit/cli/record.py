@@ -24,11 +24,19 @@ EXAMPLES = (
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What ``record`` takes."""
     parser.add_argument(
-        "--out", metavar="FILE", help="the recording (default: in the folder where the book looks for yours)"
+        "--out",
+        metavar="FILE",
+        help="file of the recording (default: one in the folder where the book looks for yours)",
     )
-    parser.add_argument("--only", metavar="A,B", help="names of experiments (default: all)")
-    parser.add_argument("--list", action="store_true", help="the experiments and their predictions; measure nothing")
-    for option, text in (("who", "who measured"), ("machine", "which machine"), ("licence", "who may show it")):
+    parser.add_argument("--only", metavar="A,B", help="experiments to run (default: all)")
+    parser.add_argument(
+        "--list", action="store_true", help="list the experiments and their predictions; measure nothing"
+    )
+    for option, text in (
+        ("who", "who measured"),
+        ("machine", "what the machine is called"),
+        ("licence", "the licence"),
+    ):
         parser.add_argument(f"--{option}", help=f"{text}, for a recording that others will see")
     options.on_this_machine(parser, scales=tuple(SCALES))
 

@@ -25,7 +25,7 @@ EXAMPLES = (
     "run --json run.jsonl --passport my-run -- torchrun --nproc-per-node 8 train.py",
     "run --device h100-sxm --convention EXACT -- python -m my.trainer",
 )
-JSON = "write a JSON object a line to FILE, and print no lines but the last"
+JSON = "write one JSON object per line to FILE, and print only the last line"
 
 HOOKS = Path(__file__).parents[1] / "integrations" / "on_path"
 _WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
@@ -35,26 +35,28 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """What ``run`` takes; the command comes after ``--``."""
     parser.usage = "python -m flopkit run [options] -- command"
     parser.add_argument(
-        "--passport", metavar="NAME", help="at the end write NAME.json and NAME.md: what ran, and how well"
+        "--passport", metavar="NAME", help="at the end, write NAME.json and NAME.md: what ran, on what, at which MFU"
     )
     parser.add_argument(
         "--steps",
-        type=int,
+        type=options.number,
         default=4,
         metavar="N",
-        help="the optimiser step that is counted, and again the one after it (default 4: three to warm up)",
+        help="the optimiser step to count, and the one after it as a check (default 4, after three to warm up)",
     )
-    parser.add_argument("--every", type=float, default=5, metavar="S", help="seconds from line to line (default 5)")
-    parser.add_argument("--device", help="whose peak is met, such as h100-sxm (default: the CUDA device that trains)")
+    parser.add_argument("--every", type=float, default=5, metavar="S", help="seconds between printed lines (default 5)")
     parser.add_argument(
-        "--peak", type=options.amount, help="FLOP/s of one device, such as 989T, in the place of --device"
+        "--device", help="the device whose peak MFU divides by, such as h100-sxm (default: the CUDA device that trains)"
     )
-    parser.add_argument("--dtype", help="the number format of that peak (default: of each product's own operands)")
-    parser.add_argument("--convention", default="TORCH", help="TORCH (default) or EXACT: by the program's own masks")
+    parser.add_argument("--peak", type=options.amount, help="peak FLOP/s per device, such as 989T, instead of --device")
+    parser.add_argument("--dtype", help="number format of that peak (default: that of each matmul's operands)")
+    parser.add_argument(
+        "--convention", default="TORCH", help="TORCH (default), or EXACT, which follows the program's own masks"
+    )
     parser.add_argument(
         "--uncompiled",
         action="store_true",
-        help="count a program with compiled functions, too: they run uncompiled in the counted steps, whose rounding then differs",
+        help="also count a program with compiled functions; they run uncompiled in the counted steps, which therefore round differently",
     )
 
 

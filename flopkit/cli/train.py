@@ -25,28 +25,34 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help=options.PLACES)
     parser.add_argument("--tokens", type=options.amount, required=True, help="tokens of the run, such as 15e12 or 15T")
     parser.add_argument("--device", required=True, help="a name, such as h100-sxm")
-    parser.add_argument("--count", type=int, default=1, help="devices (default 1)")
+    parser.add_argument("--count", type=options.number, default=1, help="devices (default 1)")
     parser.add_argument(
-        "--mfu", type=options.share, help="the share of the peak: 0.4 or 40%%; or one of the next three in its place"
+        "--mfu",
+        type=options.share,
+        help="model FLOPs utilisation, 0.4 or 40%%; or give one of the next three, which imply it",
     )
-    parser.add_argument("--device-hours", type=options.amount, help="hours of all devices together: gives the MFU")
-    parser.add_argument("--hours", type=options.amount, help="hours by the clock on the wall: gives the MFU")
-    parser.add_argument("--tokens-per-s", type=options.amount, help="tokens a second of all devices: gives the MFU")
-    parser.add_argument("--seq", type=int, help="tokens of a sequence (default 8192, or the model's learned positions)")
-    parser.add_argument("--recompute", choices=tuple(POLICIES), default="none", help="for HFU (default none)")
-    parser.add_argument("--lora", type=int, metavar="RANK", help="train only LoRA adapters of this rank")
-    parser.add_argument("--dtype", default="bf16", help="number format of the products (default bf16)")
+    parser.add_argument("--device-hours", type=options.amount, help="device-hours of the run: implies the MFU")
+    parser.add_argument("--hours", type=options.amount, help="wall-clock hours of the run: implies the MFU")
+    parser.add_argument("--tokens-per-s", type=options.amount, help="tokens/s of all devices together: implies the MFU")
+    parser.add_argument(
+        "--seq",
+        type=options.number,
+        help="tokens per sequence (default 8192, or as many as the model has learned positions)",
+    )
+    parser.add_argument(
+        "--recompute", choices=tuple(POLICIES), default="none", help="what is recomputed, for the HFU (default none)"
+    )
+    parser.add_argument("--lora", type=options.number, metavar="RANK", help="train only LoRA adapters of this rank")
+    parser.add_argument("--dtype", default="bf16", help="number format of the matmuls (default bf16)")
     parser.add_argument(
         "--goodput",
         type=options.share,
         default=1,
-        help="the share of the time that makes steps which count (default 1)",
+        help="share of the time that is spent on steps that are kept (default 1)",
     )
-    parser.add_argument("--price", type=float, help="dollars of an hour of one device")
-    parser.add_argument(
-        "--watts", type=float, help="watts of one device (default: the maker's most, where it is known)"
-    )
-    parser.add_argument("--budgets", action="store_true", help="how laws of scaling would split the same FLOPs")
+    parser.add_argument("--price", type=float, help="dollars per device-hour")
+    parser.add_argument("--watts", type=float, help="watts per device (default: the maker's limit, where it is known)")
+    parser.add_argument("--budgets", action="store_true", help="also show how scaling laws would split the same FLOPs")
 
 
 def run(asked: argparse.Namespace) -> tuple[Any, Any]:

@@ -26,7 +26,16 @@ class Report:
     """The FLOPs and bytes of a program that ran: the result of `flopkit.count` and `flopkit.counting`.
 
     Inside ``with fk.counting() as report`` the numbers grow as the program runs. A report can be pickled, to save it or to collect
-    the reports of several ranks.
+    the reports of several ranks. Its attributes are plain numbers, in FLOPs, bytes and calls of the whole run:
+
+    - ``model_flops``: what the model's forward and backward need, over time and peak the MFU.
+      ``hardware_flops`` (also ``flops``): what ran, recompute and optimiser included, over time and peak the HFU. ``macs`` is half of it.
+    - ``forward``, ``backward``, ``recompute``, ``optimizer``: a `Cost` each; their FLOPs sum to ``hardware_flops``.
+    - ``vector_flops``: element-wise work, which is in none of the above. ``bytes``: compulsory traffic of each operator run by itself.
+    - ``by_op()``, ``by_module()``, ``flops_by_dtype``: where the FLOPs are. ``communication``: what this rank sent.
+    - ``uncounted``: operators without a formula, whose FLOPs are in none of the numbers; ``coverage``: the share of bytes that is
+      understood; ``notes``: what the counter could not see.
+    - ``under(X)`` is the same run under another convention, ``roofline(device)`` its least time.
 
     >>> import torch, flopkit as fk
     >>> layer = torch.nn.Linear(3, 5)
@@ -35,6 +44,8 @@ class Report:
     ...     layer(x).sum().backward()
     >>> report.forward.flops, report.backward.flops
     (60, 60)
+    >>> report.model_flops, report.hardware_flops, report.uncounted
+    (120, 120, [])
     """
 
     def __init__(self, source: Any, convention: Convention = TORCH) -> None:

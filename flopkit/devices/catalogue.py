@@ -53,10 +53,12 @@ def device(name: str | Device | None = None) -> Device:
 
 
 def device_names() -> list[str]:
-    """The names in the data, in the order of the data.
+    """The names of all accelerators in the data, makers and generations together, as `device` takes them.
 
     >>> device_names()[:3]
     ['p100-sxm', 'p100-pcie', 'p40']
+    >>> [name for name in device_names() if name.startswith("h200")]
+    ['h200', 'h200-nvl']
     """
     return list(_catalogue())
 

@@ -1,4 +1,4 @@
-"""A training program that knows nothing of flopkit: its optimiser steps seen, one counted, all timed. See ``python -m flopkit run``."""
+"""A training program that knows nothing of flopkit: its optimiser steps seen, two or more counted, all timed. See ``python -m flopkit run``."""
 
 from __future__ import annotations
 

@@ -54,17 +54,32 @@ Mask: TypeAlias = Literal["full", "causal"] | Window | Chunks | Around
 
 @checked
 def window(width: Size) -> Window:
-    """A causal sliding-window mask of *width* positions, the query's own included.
+    """A causal sliding-window mask: a query sees itself and the *width* − 1 keys before it.
+
+    q queries among kv keys see ``T(kv) − T(kv−q) − T(kv−w) + T(kv−q−w)`` pairs, with w = *width* and ``T(n) = n(n+1)/2`` for
+    n > 0, else 0. A window of at least kv keys is a causal mask.
 
     Parameters
     ----------
     width : Size
-        Keys that a query sees.
+        Keys that a query sees, its own included: ``sliding_window`` of Mistral's config.json.
+
+    Raises
+    ------
+    ValueError or TypeError
+        For a width that is not a whole number of at least 1.
+
+    References
+    ----------
+    Jiang et al. 2023 (Mistral 7B), section 2.
 
     Examples
     --------
-    >>> visible_pairs(3, 3, window(2))
-    5
+    >>> visible_pairs(3, 3, window(2)), visible_pairs(3, 3, window(3)) == visible_pairs(3, 3, "causal")
+    (5, True)
+    >>> import flopkit as fk
+    >>> fk.attention(batch=1, q=8192, kv=8192, heads=32, head_dim=128, mask=fk.window(4096)).flops
+    412350414848
     """
     return Window(width)
 

@@ -28,11 +28,14 @@ __all__ = ["any_model", "load", "model_names", "the_model"]
 
 
 def model_names() -> list[str]:
-    """The models that `load` knows.
+    """The models that `load` knows, sorted: language models, encoders and convolutional networks.
 
-    >>> names = model_names()
-    >>> "llama-3-8b" in names, "gpt-3-175b" in names, "resnet50" in names
-    (True, True, True)
+    One that is not among them is read by `from_hf` from its ``config.json``.
+
+    >>> [name for name in model_names() if name.startswith("llama-3-")]
+    ['llama-3-70b', 'llama-3-8b']
+    >>> "gpt-3-175b" in model_names(), "resnet50" in model_names()
+    (True, True)
     """
     return sorted([*config_names(), *_tables()[0], *cnn_names()])
 

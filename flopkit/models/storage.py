@@ -122,6 +122,7 @@ def _known() -> Iterator[Storage]:
 
 _STORED = {each.name: each for each in _known()}
 _PLAIN = {plain(name): each for name, each in _STORED.items()}
+_OFTEN = ("bf16", "fp8", "mxfp4", "nvfp4", "nf4", "q4_k", "q8_0", "awq")  # what an error names first
 _GROUPED = re.compile(r"(awq|gptq)(?:g(\d{1,5}))?")
 
 
@@ -189,7 +190,7 @@ def stored(dtype: Any, argument: str = "dtype", more: Iterable[str] = ()) -> Any
     try:
         return dtypes.canonical(dtype)
     except ValueError:
-        near = hint(str(dtype), [*dtypes.names(), *storage_names(), *more])
+        near = hint(str(dtype), dict.fromkeys([*_OFTEN, *dtypes.names(), *storage_names(), *more]))
         raise ValueError(f"{argument}={dtype!r} is not a known number format; {near}") from None
 
 

@@ -44,6 +44,15 @@ def words(drawing):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_drawing_is_shown_tested_and_listed(name):
+    """In the first two places by a call: of the chapter in a cell of its own, of a test here besides those of all drawings."""
+    chapters = "".join(path.read_text("utf8") for path in (ROOT / "book").glob("*.ipynb"))
+    assert f"drawings.{name}(" in chapters, "no chapter shows it"
+    assert f"{name}(" in Path(__file__).read_text("utf8"), "no test here draws it"
+    assert f":: flopkit.book.drawings.{name}\n" in (ROOT / "book" / "api_book.md").read_text("utf8"), "it is not listed"
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_drawing_says_what_it_shows(name):
     drawing = getattr(drawings, name)()
     assert drawing.name == name.replace("_", "-")

@@ -2,11 +2,13 @@
 
 import itertools
 import re
+import shlex
 from pathlib import Path
 
 import flopkit as fk
 from book_ext import hardware_page
 from flopkit.book.gallery import one_run
+from flopkit.cli import main
 from flopkit.published import presets
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
@@ -23,6 +25,18 @@ def test_what_the_readme_says_of_one_run():
     assert f"{ours} and {palm} follow two conventions, and {wrong} is a mistake" in text and "a lie" not in text
     assert f"{one_run().settings()['tokens_per_s']:,} tokens/s on each of eight H100s" in text
     assert "*What does my model cost?*" in text, "the calculator is one of the ways in"
+
+
+def test_the_readme_shows_what_the_commands_print(capsys):
+    """Each line after a ``$`` is run, and begins with what stands below it; the commands without their output are known, and end well."""
+    blocks = re.findall(r"(?m)^    .*\n(?:    .*\n)*", (BOOK.parent / "README.md").read_text("utf8"))
+    lines = [line.strip() for block in blocks for line in block.splitlines()]
+    (shown,) = (at for at, line in enumerate(lines) if line.startswith("$ "))
+    until = next(at for at in range(shown + 1, len(lines)) if not re.match(r"llama|- ", lines[at]))
+    assert main(shlex.split(lines[shown])[4:]) == 0
+    assert capsys.readouterr().out.splitlines()[: until - shown - 1] == lines[shown + 1 : until] and until > shown + 2
+    asked = [shlex.split(line)[3:] for line in lines if re.match("python -m flopkit (count|train|doctor) ", line)]
+    assert len(asked) >= 2 and [words for words in asked if main(words)] == []
 
 
 def test_what_hardware_says_of_its_devices():
@@ -74,6 +88,12 @@ def test_hardware_tells_no_units_from_no_source():
         assert {name for name, row in rows.items() if row[head] not in "?–"} == {
             name for name in rows if key in fk.device(name).dtypes
         }
+    for head, unknown in (
+        ("fp8", "b100 gb10 h200-nvl l20 l40 rtx-6000-ada rtx-pro-6000 rtx-pro-6000-max-q"),
+        ("fp4", "b100 gb10 mi350x rtx-pro-6000 rtx-pro-6000-max-q"),
+    ):
+        found = {name for name, row in rows.items() if row[head] == "?"}
+        assert found == {*unknown.split()}, f"units for {head} without a peak; a device without units belongs in LACKS"
     page = (BOOK / "hardware.md").read_text("utf8")
     assert "A dash (–) means that the device has no such units." in page and "A question mark" in page
 

@@ -76,17 +76,28 @@ def test_bytes_of_states(dtype, width):
     assert scan.params == 0
 
 
+def test_parameters_of_what_has_few():
+    """A table of learned positions is whole, however few are used; softmax, pooling, dropout and sums have none."""
+    positions = fk.learned_positions(batch=3, seq=5, d_model=7, positions=11)
+    assert positions.params == 11 * 7
+    pool = dict(batch=2, channels=3, h_out=4, w_out=5, kernel=3)
+    without = [fk.max_pool2d(**pool), fk.avg_pool2d(**pool), fk.softmax(rows=3, columns=5), fk.residual(elements=7)]
+    without += [fk.scale(elements=7, factors=3), fk.dropout(elements=7), fk.cross_entropy(tokens=3, vocab=5)]
+    without += [fk.rotary(batch=2, seq=3, heads=4, head_dim=6)]
+    assert [cost.name for cost in without if cost.params] == []
+
+
 # -- no formula without -----------------------------------------------------------------------------------------------
 
 
-def formulas_whose_bytes_are_asserted(source):
-    """`fk.NAME(…)`, or `fk.training.NAME(…)`, in a test that has `.bytes` in an assertion."""
+def asserted(source, quantity):
+    """`fk.NAME(…)`, or `fk.training.NAME(…)`, in a test that has this quantity, `.bytes` or `.params`, in an assertion."""
     found = set()
     for test in ast.walk(ast.parse(source)):
         if not isinstance(test, ast.FunctionDef) or not test.name.startswith("test_"):
             continue
         claims = [node for line in ast.walk(test) if isinstance(line, ast.Assert) for node in ast.walk(line)]
-        if any(isinstance(node, ast.Attribute) and node.attr == "bytes" for node in claims):
+        if any(isinstance(node, ast.Attribute) and node.attr == quantity for node in claims):
             calls = [node.func for node in ast.walk(test) if isinstance(node, ast.Call)]
             found |= {
                 call.attr
@@ -98,16 +109,19 @@ def formulas_whose_bytes_are_asserted(source):
 
 def test_the_search_finds_what_it_should():
     """A call alone is not enough, nor are bytes that nobody asserts, nor a helper outside of a test."""
-    assert formulas_whose_bytes_are_asserted(
+    assert asserted(
         "def test_a():\n    assert fk.dense(m=1).bytes == 2\n"
         "def test_b():\n    fk.conv1d(m=1).bytes\n    assert True\n"
         "def test_c():\n    assert fk.softmax(rows=1).flops == 0\n"
-        "def helper():\n    assert fk.moe(tokens=1).bytes\n"
+        "def test_d():\n    assert fk.matmul(m=1).params == 0\n"
+        "def helper():\n    assert fk.moe(tokens=1).bytes\n",
+        "bytes",
     ) == {"dense"}
 
 
-def test_every_formula_s_bytes_are_derived_by_hand():
+@pytest.mark.parametrize("quantity", ["bytes", "params"])
+def test_every_formula_s_bytes_and_parameters_are_derived_by_hand(quantity):
     files = [*sorted(HERE.glob("test_*.py")), HERE.parent / "test_training.py"]
-    asserted = set().union(*(formulas_whose_bytes_are_asserted(path.read_text("utf8")) for path in files))
-    lacking = sorted({*public_formulas(), *training.backward.__all__} - asserted)
-    assert not lacking, f"no test in tests/layers calls fk.NAME(…) and asserts its .bytes, for NAME in {lacking}"
+    derived = set().union(*(asserted(path.read_text("utf8"), quantity) for path in files))
+    lacking = sorted({*public_formulas(), *(training.backward.__all__ if quantity == "bytes" else ())} - derived)
+    assert not lacking, f"no test in tests/layers calls fk.NAME(…) and asserts its .{quantity}, for NAME in {lacking}"

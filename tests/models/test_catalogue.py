@@ -246,6 +246,17 @@ def test_parameters_that_no_reading_gives(name, printed, half, source):
         assert not is_printed(counted(name, what), printed, half), f"it comes out now: {source}"
 
 
+def test_each_model_without_a_config_is_compared_with_a_printed_number():
+    """Those with a config.json are compared with transformers' classes, convolutional networks with torchvision's, and llm-foundry's MPT
+    with its table of throughput, row by row (`flopkit.published`). For the others the number printed by their authors is all there is."""
+    rows = {name for name, *_ in (*PRINTED, *PRINTED_OTHERWISE, *CUT_OFF, *NOT_REPRODUCED)}
+    alone = {name for name in fk.model_names() if not name.startswith("mpt-")} - {
+        *config_names(),
+        *fk.models.cnn_names(),
+    }
+    assert "gpt-3-175b" in alone and alone - rows == set(), "add rows to PRINTED"
+
+
 def test_the_vision_transformer_is_torchvision_s():
     models = pytest.importorskip("torchvision", reason="the number is torchvision's").models
     assert fk.load("vit-b-16").params == models.ViT_B_16_Weights.IMAGENET1K_V1.meta["num_params"]

@@ -4,9 +4,12 @@ Seconds that are compared are modelled from what the program calls, so a busy ma
 fault, too, is a test of its own. What can happen on a GPU alone is tested on traces written by hand.
 """
 
+import inspect
+import re
 import time
 from collections import Counter
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 import flopkit as fk
 from flopkit.counter.work import FREE
-from flopkit.profiling import Profile, in_order, profile
+from flopkit.profiling import Profile, advising, in_order, profile
 from flopkit.profiling.matching import calls_of
 
 
@@ -149,6 +152,17 @@ def modelled(folder, step, causal_masks=0):
             at += took
     found = Profile.from_trace(trace.step(0, 0, at + 1).write(folder), report)
     return Profile(found.trace, report, causal_masks=causal_masks)
+
+
+@pytest.mark.parametrize("rule", advising.RULES)
+def test_each_rule_is_tested_and_listed(rule):
+    """A rule without a test goes; what it says to do stands in the table of advice."""
+    kinds = re.findall(r'Advice\("([^"]+)"', inspect.getsource(rule))
+    assert kinds
+    tests, page = Path(__file__).read_text("utf8"), (Path(__file__).parents[2] / "book" / "api.md").read_text("utf8")
+    for kind in kinds:
+        assert kind in FAULTS or f'"{kind}"' in tests, f"no test in this file gets the advice {kind!r}"
+        assert f"| {kind} |" in page, f"book/api.md has no row for {kind!r}"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in FAULTS if kind != "data loader"])

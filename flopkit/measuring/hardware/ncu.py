@@ -212,6 +212,10 @@ def kept(folder: Path) -> Any:
     """What ``cases.json`` in *folder* holds."""
     try:
         return json.loads(machine.text_of(folder / "cases.json"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(
+            f"{folder} has no cases.json: name a folder that python -m flopkit counters --out FOLDER has filled"
+        ) from None
     except (ValueError, RecursionError):
         raise ValueError(f"{folder / 'cases.json'} is not whole: run the counters again") from None
 
