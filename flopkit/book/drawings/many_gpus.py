@@ -170,7 +170,7 @@ def hidden_exchange(
     seq : int, optional
         Tokens of a sequence.
     model : str, optional
-        A name that `fk.load` knows.
+        A name that `flopkit.load` knows.
     ranks : int, optional
         GPUs, each with the whole model.
     where : str, optional

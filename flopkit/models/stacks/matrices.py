@@ -32,6 +32,7 @@ Matrix: TypeAlias = Literal[
 """Which matrix of its layer a part is."""
 
 MATRICES: tuple[Matrix, ...] = get_args(Matrix)
+"""Every word for a matrix of a layer: the targets that `LoRA` and formats can name."""
 
 MODULES: Mapping[Matrix, tuple[str, ...]] = {
     "q_proj": ("self_attn.q_proj",), "k_proj": ("self_attn.k_proj",), "v_proj": ("self_attn.v_proj",),
