@@ -175,7 +175,7 @@ def saved_by_cures(cures: Mapping[str, tuple[float, float]] | None = None) -> Dr
     ):
         canvas.box(x, y, wide, 12, name="key", edge=1.2 if "dash" in look else 0, round=0, **look)
         canvas.text(x + wide + 6, y + 6, words, anchor="start", colour=MUTED)
-    canvas.text(2, y + 32, "Each bar is a whole step before the cure.", anchor="start", colour=MUTED)
+    canvas.text(2, y + 32, "Each bar is the time before the cure.", anchor="start", colour=MUTED)
     low, high = percent(min(shares)), percent(max(shares))
     return Drawing(
         "saved-by-cures",

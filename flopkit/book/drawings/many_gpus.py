@@ -5,6 +5,7 @@ from __future__ import annotations
 from flopkit.book.drawings.canvas import Canvas
 from flopkit.book.drawings.drawing import Drawing
 from flopkit.book.drawings.sizes import whole
+from flopkit.book.drawings.titles import model_title
 from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE, PURPLE
 from flopkit.models.catalogue import load
 from flopkit.parallel.clusters import cluster
@@ -184,7 +185,7 @@ def hidden_exchange(
     Examples
     --------
     >>> hidden_exchange().title
-    'In one micro-batch, 4,096 tokens hide the exchange; in 4, nothing hides 57.82 ms of it'
+    'In one micro-batch, 4,096 tokens hide the exchange; in 4 of 1,024, 57.82 ms of it remain'
     """
     whole("hidden_exchange", "sequences", sequences, 2, 8)
     of = {
@@ -199,7 +200,8 @@ def hidden_exchange(
     reduce = reduce_scatter(bytes=4 * params, ranks=ranks).on(where)
     longest = max(each.seconds for each in of.values())
     canvases = [_hidden(n, each.seconds - each.parts["data"], gather, reduce, WIDE / longest) for n, each in of.items()]
-    foot = Canvas(44)
+    foot = Canvas(64)
+    foot.text(0, 52, f"{model_title(model)} on {count(ranks)} GPUs, {cluster(where).device.title}", anchor="start", colour=MUTED)
     for x, y, wording, look in (
         (0, 2, "forward pass", {"colour": BLUE, "fill": 0.5}),
         (132, 2, "backward pass", {"colour": PURPLE, "fill": 0.5}),
@@ -215,7 +217,7 @@ def hidden_exchange(
     tokens = count(sequences * seq, "tokens")
     return Drawing(
         "hidden-exchange",
-        f"In one micro-batch, {tokens} {hidden}; in {sequences}, nothing hides {seconds(left[sequences])} of it",
+        f"In one micro-batch, {tokens} {hidden}; in {sequences} of {count(seq)}, {seconds(left[sequences])} of it remain",
         f"Two timelines of a GPU and its network, {model} on {ranks} GPUs. The exchange takes {seconds(gather)} for the weights, beside the first forward pass, and {seconds(reduce)} for the "
         f"gradients, beside the last backward pass. With all {tokens} in one micro-batch the step takes {seconds(one.seconds)}, of which {seconds(left[1]) if left[1] else 'nothing'} is waiting. In {sequences} micro-batches "
         f"these two passes are {sequences} times as short: the step takes {seconds(several.seconds)}, and {seconds(left[sequences])} of it is waiting.",
@@ -234,15 +236,12 @@ def _hidden(n: int, busy: float, gather: float, reduce: float, scale: float) -> 
     canvas.text(0, 8, f"{title}: {seconds(end)}", anchor="start", bold=True)
     canvas.text(0, 34, "GPU", anchor="start")
     canvas.text(0, 66, "network", anchor="start")
-    at = 0.0
-    waits = []
-    for i in range(n):
+    at = late  # a forward pass does not end before its last weights are there
+    waits = [(0.0, late)] if late else []
+    for _ in range(n):
         for name, colour, took in (("forward", BLUE, forward), ("backward", PURPLE, backward)):
             canvas.box(LEFT + at * scale, 22, took * scale, BAR, name=name, colour=colour, fill=0.5)
             at += took
-            if i == 0 and name == "forward" and late:
-                waits.append((at, at + late))
-                at += late
     if end > at:
         waits.append((at, end))
     for start, stop in waits:
