@@ -201,7 +201,13 @@ def hidden_exchange(
     longest = max(each.seconds for each in of.values())
     canvases = [_hidden(n, each.seconds - each.parts["data"], gather, reduce, WIDE / longest) for n, each in of.items()]
     foot = Canvas(64)
-    foot.text(0, 52, f"{model_title(model)} on {count(ranks)} GPUs, {cluster(where).device.title}", anchor="start", colour=MUTED)
+    foot.text(
+        0,
+        52,
+        f"{model_title(model)} on {count(ranks)} GPUs, {cluster(where).device.title}",
+        anchor="start",
+        colour=MUTED,
+    )
     for x, y, wording, look in (
         (0, 2, "forward pass", {"colour": BLUE, "fill": 0.5}),
         (132, 2, "backward pass", {"colour": PURPLE, "fill": 0.5}),
