@@ -1211,7 +1211,10 @@ def test_as_many_sequences_fit_as_the_figure_of_policies_says():
     for row, (recipe, most) in enumerate(zip(recipes, said, strict=True)):
         inputs = {"model": "Llama-3-8B", "device": "H100 (80 GB)", "length": 8192, "gpus": 8, **recipe}
         assert [figure.at(batch=most + more, **inputs)["fits"] for more in (0, 1)] == ["yes", "no"]
-        bars = [drawing.marks(f"{name} of {row}")[0] for name in ("states", "layers", "loss")]
+        bars = [mark for name in ("states", "layers", "loss", "again") for mark in drawing.marks(f"{name} of {row}")]
+        assert len(bars) == 3 and bool(drawing.marks(f"again of {row}")) == (
+            row == 4
+        )  # there a layer takes more than the loss
         assert all(a.x + a.w == pytest.approx(b.x) for a, b in itertools.pairwise(bars))
         share = (bars[-1].x + bars[-1].w - bars[0].x) / (memory.x - bars[0].x)
         assert share == pytest.approx(figure.at(batch=most, **inputs)["total"] / fk.device("h100-sxm").usable, rel=1e-3)

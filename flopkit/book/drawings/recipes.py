@@ -9,7 +9,7 @@ from flopkit.book.drawings.canvas import Canvas
 from flopkit.book.drawings.drawing import Drawing
 from flopkit.book.drawings.sizes import whole
 from flopkit.book.drawings.titles import model_title
-from flopkit.charts.theme import BLUE, INK, MUTED, ORANGE
+from flopkit.charts.theme import BLUE, GREEN, INK, MUTED, ORANGE
 from flopkit.devices import device as find, memory_of
 from flopkit.models import load
 from flopkit.units import count, percent, si
@@ -27,7 +27,7 @@ class Recipe:
     chunk: int | None = None
 
     def memory(self, model: Any, seq: int, batch: int, gpus: int) -> dict[str, float]:
-        """Bytes of the states, of the layers, and of ends and loss at their peak, on one of the GPUs that share the states."""
+        """Bytes of the states and of the layers on one of the GPUs that share the states, and the larger of head and loss at their peak and of a layer that runs again."""
         size = model.train_memory(seq=seq, batch=batch, recompute=self.recompute)
         layers = size.layers
         if self.cheap:
@@ -36,7 +36,8 @@ class Recipe:
         ends = size.ends + model.vocab * (
             2 * 4 * seq * batch - 3 * 4 * (seq * batch - of_chunk)
         )  # two gradients in fp32
-        return {"states": size.states / gpus, "layers": layers, "loss": max(ends, size.again)}
+        held = {"states": size.states / gpus, "layers": layers}
+        return {**held, "loss": ends} if ends >= size.again else {**held, "again": size.again}
 
     def sequences(self, model: Any, seq: int, memory: float, gpus: int) -> int:
         """How many fit at most."""
@@ -55,8 +56,13 @@ RECIPES = (
     Recipe("a checkpoint around every layer", recompute="full"),
     Recipe("a checkpoint around every layer, loss in chunks", recompute="full", chunk=1024),
 )
-COLOURS = {"states": MUTED, "layers": BLUE, "loss": ORANGE}
-WORDS = {"states": "weights, gradients, Adam", "layers": "layers", "loss": "head and loss"}
+COLOURS = {"states": MUTED, "layers": BLUE, "loss": ORANGE, "again": GREEN}
+WORDS = {
+    "states": "weights, gradients, Adam",
+    "layers": "layers",
+    "loss": "head and loss",
+    "again": "or, if larger, the layer that runs again",
+}
 LONG, HIGH, ROW = 292.0, 18.0, 46.0  # pixels of the whole memory, of a bar, of a row
 
 
@@ -95,7 +101,7 @@ def fitted_sequences(model: str = "llama-3-8b", device: str = "h100-sxm", gpus: 
         raise ValueError(
             f"fitted_sequences({model!r}, {device!r}, gpus={gpus}, seq={seq}): not one sequence fits; take more GPUs or a shorter one"
         )
-    canvas = Canvas(len(RECIPES) * ROW + 92)
+    canvas = Canvas(len(RECIPES) * ROW + 112)
     told = []
     for row, (recipe, most) in enumerate(zip(RECIPES, fit, strict=True)):
         y, x = row * ROW, 1.0

@@ -39,7 +39,7 @@ def batch_crossing(device: str = "h200", dtype: str = "tf32") -> Drawing:
     Examples
     --------
     >>> batch_crossing().title
-    'The two lines cross at 202 tokens, the ridge that these kernels reach'
+    'The two lines cross at 202 tokens, where these kernels reach their ridge'
     """
     cases = [case for case in records("dense_batch", owner="ours", device=device) if case["dtype"] == dtype]
     if len(cases) < 2:
@@ -97,7 +97,7 @@ def batch_crossing(device: str = "h200", dtype: str = "tf32") -> Drawing:
     shown = sum(n <= far for n in times)
     return Drawing(
         "batch-crossing",
-        f"The two lines cross at {cross:.0f} tokens, the ridge that these kernels reach",
+        f"The two lines cross at {cross:.0f} tokens, where these kernels reach their ridge",
         f"Time over tokens of a dense layer, {cases[0].whose}, in {dtype}. A level line at {seconds(flat)}, the shortest time, and a line from the origin, which reaches "
         f"{seconds(times[most])} at {count(most, 'tokens')}, cross at {cross:.0f} tokens. Of the {shown} sizes up to {far:.0f} tokens, {between} take a time between the higher line and the dashed sum of both.",
         [canvas],

@@ -79,7 +79,7 @@ def numerators(
         canvas.text(354, y + 17, f"{si(totals[name], 'FLOPs')}: {share}", anchor="end", name="share")
         y += 43
     canvas.line(6, y - 4, 354, y - 4, width=2.4, name="fraction")
-    canvas.text(180, y + 14, f"one device: {si(peak, 'FLOP/s')}", bold=True)
+    canvas.text(180, y + 14, f"one device: {si(peak, 'FLOP/s')} (not to scale)", bold=True)
     canvas.text(180, y + 33, f"times 1/{rate:,} s, the time of a token", colour=MUTED)
     for i, part in enumerate(COLOURS):
         at, down = (6, 128, 246)[i % 3], y + 58 + 20 * (i // 3)
