@@ -1242,11 +1242,13 @@ def test_the_two_errors_are_the_scores_and_the_table():
         assert missed.x + missed.w == pytest.approx(axis.x) == pytest.approx(added.x)
         assert untied.named("together")[i].x - axis.x == pytest.approx(added.w - missed.w, abs=0.1)
         assert untied.named("missed")[i].text == f"−{percent(scores / exact, 2)}"
+        assert untied.named("counted")[i].text == f"+{percent(table / exact, 2)}"
+        assert untied.named("counted")[i].x >= added.x + added.w
         net = (table - scores) / exact
         assert untied.named("error")[i].text == f"{'−' if net < 0 else '+'}{percent(abs(net), 2)}"
         assert tied.named("scores")[i].w == pytest.approx(missed.w)
         assert tied.named("together")[i].x == pytest.approx(missed.x, abs=0.1)
-    assert not tied.named("look-up")
+    assert not tied.named("look-up") and not tied.named("counted")
     with pytest.raises(ValueError, match="gpt2"):
         drawings.two_errors("gpt2")
     with pytest.raises(ValueError, match="one to five lengths"):
@@ -1293,6 +1295,12 @@ def test_a_timeline_has_the_small_operators_bytes_in_the_open():
         least = max(mark.w, above[name].w) if name in above else mark.w
         assert mark.x + least == pytest.approx(after.x)
         assert name not in above or above[name].w > mark.w  # each matmul is compute-bound
+    attention, widest = above["attention"], next(mark for mark in below if mark.name == "bytes of swiglu")
+    assert widest.w == max(mark.w for mark in below if mark.name.removeprefix("bytes of ") not in above)
+    for name, piece, word in zip(
+        drawing.marks("name beside"), (attention, widest), ("attention", "SwiGLU"), strict=True
+    ):
+        assert name.text == word and name.x + name.w / 2 == pytest.approx(piece.x + piece.w / 2)
     small = [mark.w for mark in below if mark.name.removeprefix("bytes of ") not in above]
     assert f"{100 * sum(small) / 346:.2g} % of the time" in drawing.title
     assert f"{100 * sum(small) / sum(mark.w for mark in below):.2g} % of the bytes" in drawing.title

@@ -18,6 +18,7 @@ from flopkit.units import count, percent, seconds, si, times
 __all__ = ["growing_core", "layer_timeline"]
 
 LEFT, WIDE = 6.0, 346.0
+ACTIVATIONS = {"swiglu": "SwiGLU", "gelu": "GELU", "gelu_tanh": "GELU"}
 
 
 def growing_core(model: str = "llama-3-8b", tokens: Sequence[int] = (4096, 16384, 53247, 131072)) -> Drawing:
@@ -110,24 +111,29 @@ def layer_timeline(model: str = "llama-3-8b", tokens: int = 8192, device: str = 
     total = sum(least for _, least in bounds)
     small = [(part, least) for part, least in bounds if not part.flops]
     of_bytes, of_time = sum(part.bytes for part, _ in small) / layer.bytes, sum(least for _, least in small) / total
-    canvas = Canvas(140)
+    widest = max(small, key=lambda each: each[1])[0]
+    canvas = Canvas(172)
     canvas.text(LEFT, 10, "time in which the units compute", anchor="start", colour=MUTED)
-    canvas.text(LEFT, 98, "time in which the bytes move", anchor="start", colour=MUTED)
+    canvas.text(LEFT, 130, "time in which the bytes move", anchor="start", colour=MUTED)
     x, scale = LEFT, WIDE / total
     for part, least in bounds:
         computing, moving = part.flops / gpu.peak("bf16"), part.bytes / gpu.bandwidth
         colour = GREEN if part.flops else ORANGE
         if part.flops:
-            name = {"attention": "core"}.get(part.name, part.name.removesuffix("_proj"))
-            words = (name,) if computing * scale > 34 else ()
-            canvas.box(x, 22, computing * scale, 30, *words, name=part.name, colour=GREEN, fill=0.35, edge=0.6, round=0)
-        canvas.box(x, 56, moving * scale, 30, name=f"bytes of {part.name}", colour=colour, fill=0.35 if part.flops else 0.8, edge=0.6, round=0)  # fmt: skip
+            words = part.name.removesuffix("_proj")
+            fits = computing * scale > 7 * len(words)
+            canvas.box(x, 38, computing * scale, 30, *[words] * fits, name=part.name, colour=GREEN, fill=0.35, edge=0.6, round=0)  # fmt: skip
+            if part.name == "attention" and not fits:
+                _named(canvas, x + computing * scale / 2, 28, words)
+        if part is widest:
+            _named(canvas, x + moving * scale / 2, 112, ACTIVATIONS.get(part.name, part.name.rpartition("_")[2]))
+        canvas.box(x, 72, moving * scale, 30, name=f"bytes of {part.name}", colour=colour, fill=0.35 if part.flops else 0.8, edge=0.6, round=0)  # fmt: skip
         x += least * scale
     canvas.text(LEFT + WIDE, 10, f"together {seconds(total, 3)}", anchor="end", name="total")
-    canvas.box(LEFT, 118, 12, 12, colour=GREEN, fill=0.35, edge=0.6)
-    canvas.text(LEFT + 17, 124, "matmuls and core", anchor="start")
-    canvas.box(150, 118, 12, 12, colour=ORANGE, fill=0.8, edge=0.6)
-    canvas.text(167, 124, "small operators", anchor="start")
+    canvas.box(LEFT, 150, 12, 12, colour=GREEN, fill=0.35, edge=0.6)
+    canvas.text(LEFT + 17, 156, "matmuls and attention", anchor="start")
+    canvas.box(190, 150, 12, 12, colour=ORANGE, fill=0.8, edge=0.6)
+    canvas.text(207, 156, "small operators", anchor="start")
     shares = f"{percent(of_bytes, 2)} of the bytes, {percent(of_time, 2)} of the time"
     return Drawing(
         "layer-timeline",
@@ -137,3 +143,9 @@ def layer_timeline(model: str = "llama-3-8b", tokens: int = 8192, device: str = 
         f"hardly any arithmetic, so nothing hides their bytes: {shares}.",
         [canvas],
     )
+
+
+def _named(canvas: Canvas, x: float, y: float, words: str) -> None:
+    """The name of a piece that is too narrow for it, above or below it, moved inwards where it would leave the canvas."""
+    half = 3.4 * len(words)
+    canvas.text(min(max(x, half), canvas.width - half), y, words, name="name beside")

@@ -14,7 +14,7 @@ from flopkit.units import count, percent
 
 __all__ = ["two_errors"]
 
-LEFT, ZERO, RIGHT, ROW = 118.0, 232.0, 286.0, 34.0
+LEFT, ZERO, RIGHT, ROW = 106.0, 212.0, 262.0, 34.0
 """Where the longest bar to the left ends, where both bars start, where the longest to the right ends; the height of a row."""
 
 
@@ -91,6 +91,7 @@ def _sheet(title: str, tokens: Sequence[int], rows: Sequence[tuple[float, float,
         canvas.text(left - 5, middle, f"−{percent(missed, 2)}", anchor="end", colour=MUTED, name="missed")
         if added:
             canvas.box(ZERO, y, scale * added, ROW - 10, name="look-up", colour=ORANGE, fill=0.6, edge=0, round=0)
+            canvas.text(ZERO + scale * added + 5, middle, f"+{percent(added, 2)}", anchor="start", colour=MUTED, name="counted")  # fmt: skip
         canvas.text(358, middle, _signed(error), anchor="end", bold=True, name="error")
         at = ZERO + scale * error
         canvas.line(at, y - 3, at, y + ROW - 7, colour=INK, width=2.4, name="together")
