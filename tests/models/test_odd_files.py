@@ -137,3 +137,9 @@ def test_a_resnet_of_transformers_is_that_of_torchvision(sizes, name):
         report = fk.count(model, torch.zeros(1, 3, 224, 224))
     assert sum(p.numel() for p in model.parameters()) == fk.load(name).params
     assert report.flops == fk.load(name).forward().under("TORCH").flops
+
+
+def test_a_damaged_gguf_is_not_taken_for_json(tmp_path):
+    (tmp_path / "half.gguf").write_bytes(bytes.fromhex("858d00ff") * 8)
+    with pytest.raises(ValueError, match=r"half\.gguf: a GGUF file begins with the letters GGUF.*download it again"):
+        fk.from_hf(tmp_path / "half.gguf")

@@ -169,6 +169,11 @@ def _of_file(path: Path, name: str = "") -> Given:
         return Given({**config, "_name_or_path": name}, str(path), notes, params)
     if what := recognised.weights(head):
         raise ValueError(f"{path}: this is {what}")
+    if path.suffix == ".gguf":
+        raise ValueError(
+            f"{path}: a GGUF file begins with the letters GGUF, this one with {head[:4]!r}: it is damaged; download it again, "
+            "or give the model's config.json"
+        )
     return _of_content(_json(path.read_bytes(), str(path)), name, str(path))
 
 
