@@ -67,10 +67,15 @@ def numerators(
     totals = {name: sum(pieces[part] for part in parts) for name, _, parts in bars}
     peak = card.peak(dtype)
     canvas, y = Canvas(344), 12.0
+    whole, room = (
+        348 * rate / peak,
+        196 / max(totals.values()),
+    )  # pixels a FLOP: the line below is the peak, or what fits
+    scale = min(whole, room)
     for name, what, parts in bars:
         canvas.text(6, y, name, anchor="start", bold=True)
         canvas.text(354, y, what, anchor="end", colour=MUTED)
-        x, scale = 6.0, 196 / max(totals.values())
+        x = 6.0
         for part in parts:
             canvas.box(x, y + 9, scale * pieces[part], 16, name=part, colour=COLOURS[part], fill=0.55, edge=0, round=0)
             x += scale * pieces[part]
@@ -79,7 +84,9 @@ def numerators(
         canvas.text(354, y + 17, f"{si(totals[name], 'FLOPs')}: {share}", anchor="end", name="share")
         y += 43
     canvas.line(6, y - 4, 354, y - 4, width=2.4, name="fraction")
-    canvas.text(180, y + 14, f"one device: {si(peak, 'FLOP/s')} (not to scale)", bold=True)
+    canvas.text(
+        180, y + 14, f"one device: {si(peak, 'FLOP/s')}{'' if scale == whole else ' (not to scale)'}", bold=True
+    )
     canvas.text(180, y + 33, f"times 1/{rate:,} s, the time of a token", colour=MUTED)
     for i, part in enumerate(COLOURS):
         at, down = (6, 128, 246)[i % 3], y + 58 + 20 * (i // 3)
