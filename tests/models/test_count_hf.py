@@ -271,7 +271,7 @@ def test_the_command_line_says_which_of_the_two_answered(capsys, lfm2):
     "options, message",
     [
         (["--seq", "16", "--train", "--lora", "8"], "--lora needs a closed form: "), (["--seq", "16", "--device", "h200"], "--device needs a closed form"),
-        ([], "seq= is missing"), (["--seq", "16", "--convention", "SIX_N"], "under that convention"),
+        ([], "--seq is missing"), (["--seq", "16", "--convention", "SIX_N"], "under that convention"),
     ],
 )  # fmt: skip
 def test_what_the_command_line_cannot_say_of_a_program(capsys, lfm2, options, message):
