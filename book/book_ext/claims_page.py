@@ -15,10 +15,7 @@ def texts():
     for letter, source in sources().items():
         own = [claim for claim in claims().values() if claim.id[0] == letter]
         title = f"“[{source.title}]({source.url})”" if source.url else f"“{source.title}”"
-        settled = sum(claim.verdict is not None for claim in own)
-        lines.append(
-            f"- **{letter}**: {source.author}, {title}, {source.date}. {settled} of its {len(own)} claims are settled. {source.words}"
-        )
+        lines.append(f"- **{letter}**: {source.author}, {title}, {source.date}. {_settled_of(own)} {source.words}")
     return "\n".join(lines)
 
 
@@ -35,7 +32,7 @@ def settled():
     choices = [_choice("all", f"all ({len(done)})", " checked")]
     choices += [_choice(_slug(kind), f"{kind} ({sum(claim.verdict == kind for claim in done)})") for kind in kinds]
     lines = [
-        f"{len(done)} of {len(claims())} claims are settled.", "",
+        _settled_of(list(claims().values())), "",
         f'<fieldset class="fk-filter"><legend>Show</legend>{"".join(choices)}</fieldset>', "",
     ]  # fmt: skip
     for kind in kinds:
@@ -43,6 +40,15 @@ def settled():
             lines += _settled(claim) if claim.verdict == kind else []
     waiting = [f'- <span id="{c.id}">**{c.id}**</span> {c.claim}' for c in claims().values() if c.verdict is None]
     return "\n".join([*lines, *(["No chapter settles these yet:", "", *waiting] if waiting else [])])
+
+
+def _settled_of(own):
+    """How many have a verdict that is true or false of the claim; one that cannot be checked has none."""
+    counts = [
+        sum(c.verdict not in (None, Verdict.UNCHECKED) for c in own),
+        sum(c.verdict == Verdict.UNCHECKED for c in own),
+    ]
+    return f"{counts[0]} of {len(own)} claims are settled" + (f"; {counts[1]} cannot be checked." if counts[1] else ".")
 
 
 def _slug(kind):

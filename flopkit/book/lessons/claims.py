@@ -24,6 +24,7 @@ class Verdict(Word):
 
     HOLDS = "holds"
     UNDER_A_CONVENTION = "holds under a named convention"
+    UNDER_A_CONDITION = "holds under a condition"
     MISLEADING = "misleading"
     WRONG = "wrong"
     DATED = "dated"
@@ -33,7 +34,10 @@ class Verdict(Word):
 # In the style of the element itself: JupyterLab and Colab do not have the book's. Plain colours and sides: JupyterLab drops what is newer.
 _FRAME = "padding:.6rem 1rem;border:1px solid #888;border-left:4px solid {edge};border-radius:4px"
 # Of the edge; the word stands beside it. Each is seen on a light and on a dark page.
-_EDGES = {"holds": "#00875f", "holds under a named convention": "#00875f", "misleading": "#b87800", "wrong": "#d03a3a"}
+_EDGES = {kind: "#00875f" for kind in Verdict if kind.startswith("holds")} | {
+    "misleading": "#b87800",
+    "wrong": "#d03a3a",
+}
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,8 @@ def verdict(id: str, number: Any = None, verdict: str | None = None) -> Claim:
     number : Any, optional
         Ours, computed; it must round to the one in the file. None where the file has none.
     verdict : str, optional
-        One of "holds", "holds under a named convention", "misleading", "wrong", "dated", "cannot be checked".
+        One of "holds", "holds under a named convention", "holds under a condition", "misleading", "wrong", "dated", "cannot be
+        checked".
         Dated is what was said of the software of its day, which was not run here.
 
     Returns
