@@ -189,7 +189,7 @@ def test_sources_are_linked_where_they_can_be_read():
     for source in sources().values():
         assert source.author in page and (not source.url or f"[{source.title}]({source.url})" in page)
         own = [claim for claim in claims().values() if claim.id[0] == source.id]
-        done = sum(claim in SETTLED for claim in own)
+        done = sum(claim in SETTLED and claim.verdict != "cannot be checked" for claim in own)
         assert re.search(rf"\*\*{source.id}\*\*.*{source.date}\. {done} of {len(own)} claims", page)
 
 
