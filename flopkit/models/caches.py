@@ -7,10 +7,21 @@ from typing import Any, TypeAlias
 
 from flopkit import dtypes
 from flopkit.arithmetic import minimum, same, total
+from flopkit.layers.attentions import visible_rows
 from flopkit.models.storage import nbytes, stored
 from flopkit.names import hint, plain
 
-__all__ = ["CACHES", "CacheFormat", "Rows", "cache_format", "cached_bytes", "merged", "of_states", "seen_rows"]
+__all__ = [
+    "CACHES",
+    "CacheFormat",
+    "Rows",
+    "cache_format",
+    "cached_bytes",
+    "merged",
+    "moved_rows",
+    "of_states",
+    "seen_rows",
+]
 
 CACHES = {
     "keys": "keys of attention",
@@ -42,6 +53,19 @@ def seen_rows(context: Any, limit: Any) -> Any:
     (128, 8192)
     """
     return context if limit is None else minimum(context, limit)
+
+
+def moved_rows(q: Any, kv: Any, mask: Any, limit: Any) -> Any:
+    """Rows of a layer's cache that a pass of *q* causal queries over *kv* tokens moves: it reads those before its own that one of them
+    sees, and writes its own, of which the cache keeps at most *limit*.
+
+    A cache of windows or chunks holds more than one token reads: at the beginning of a chunk it sees itself alone.
+
+    >>> from flopkit.layers.attentions import chunks, window
+    >>> moved_rows(8, 4096, window(128), 128), moved_rows(1, 8193, chunks(8192), 8192), moved_rows(4096, 4096, window(128), 128)
+    (135, 1, 128)
+    """
+    return visible_rows(q, kv, mask) - q + seen_rows(q, limit)
 
 
 def merged(caches: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

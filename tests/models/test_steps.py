@@ -9,7 +9,7 @@ import vega
 
 import flopkit as fk
 from flopkit import gated_delta, state_space
-from flopkit.models import Experts, transformer
+from flopkit.models import MLP, Attention, Block, Experts, Model, transformer
 
 transformers = pytest.importorskip("transformers", reason='needs transformers: pip install "flopkit[peers]"')
 
@@ -322,3 +322,33 @@ def test_rows_that_no_token_fills_are_executed_and_are_no_work_of_the_model(capa
     )
     with pytest.raises(ValueError, match="gpt2 has no experts"):
         fk.load("gpt2").train_step(seq=8, capacity=capacity)
+
+
+def rows_touched(layer, before: int, new: int) -> int:
+    """Rows of one layer's cache that *new* tokens behind *before* others read or write, pair by pair: those earlier ones that
+    some query sees, and the new ones that the cache keeps."""
+    chunk, width = layer.chunk, layer.window
+
+    def sees(query: int, key: int) -> bool:
+        near = width is None or query - key < width
+        return key <= query and near and (chunk is None or query // chunk == key // chunk)
+
+    queries = range(before, before + new)
+    read = sum(any(sees(query, key) for query in queries) for key in range(before))
+    return read + min(new, width or chunk or new)
+
+
+@pytest.mark.parametrize("limit", [{}, {"window": 16}, {"chunk": 16}])
+@pytest.mark.parametrize(
+    "before, new", [(15, 1), (16, 1), (17, 1), (40, 1), (40, 5), (30, 5), (31, 2), (0, 9), (0, 40), (48, 40)]
+)
+def test_a_step_moves_the_rows_that_its_tokens_see(limit, before, new):
+    """A cache holds a window or a chunk; at the beginning of a chunk a token sees itself alone, and several tokens see more than
+    one window."""
+    layer = Attention(heads=4, kv_heads=2, head_dim=8, **limit)
+    model = Model(name="small", d_model=32, vocab=96, blocks=((Block(mixer=layer, mlp=MLP(d_ff=64)), 1),))
+    found = model.prefill(prompt=new, prefix=before) if new > 5 else model.decode(context=before + new, new=new)
+    read = (
+        found.bytes - (model.params - 96 * 32 + new * 32) * 2
+    )  # without weights: of the embedding's table one row a token
+    assert read == 2 * 2 * 2 * 8 * rows_touched(layer, before, new)

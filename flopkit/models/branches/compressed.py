@@ -12,7 +12,7 @@ from flopkit.layers.attentions import SCALE_FLOPS, visible_rows, window
 from flopkit.layers.embeddings import rotary
 from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.pointwise import SOFTMAX_FLOPS
-from flopkit.models.caches import Rows, seen_rows
+from flopkit.models.caches import Rows, moved_rows, seen_rows
 from flopkit.models.stacks.blocks import Branch
 from flopkit.models.stacks.matrices import Matrix
 from flopkit.models.stacks.parts import Part, Run, pairs_of, part, placed, project
@@ -299,8 +299,9 @@ class CompressedAttention(Branch):
     def _core(self, run: Run) -> Part:
         heads, head_dim, near = self.heads, self.head_dim, window(self.window)
         visible, positions = pairs_of(run, near)
-        rows = visible_rows(run.q, run.kv, near) if run.documents is None else run.kv
-        kept = minimum(run.kv, self.window)
+        alone = run.documents is None
+        rows = visible_rows(run.q, run.kv, near) if alone else run.kv
+        kept = moved_rows(run.q, run.kv, near, self.window) if alone else minimum(run.kv, self.window)
         if self.compressor is not None:
             most = None if self.indexer is None else self.indexer.selected
             far = self.compressor.rows(run.kv)

@@ -12,7 +12,7 @@ from flopkit.layers.attentions import Mask, around, attention, chunks, window
 from flopkit.layers.embeddings import rotary
 from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation
-from flopkit.models.caches import Rows, seen_rows
+from flopkit.models.caches import Rows, moved_rows, seen_rows
 from flopkit.models.stacks.blocks import MASK, Branch
 from flopkit.models.stacks.matrices import Matrix
 from flopkit.models.stacks.parts import Part, Run, packed, part, placed, project
@@ -136,7 +136,8 @@ class Attention(Branch):
     @property
     def _most(self) -> Any:
         """How many tokens the cache keeps at most; None: all, as of an encoder's output."""
-        return None if self.cross else self.window if self.chunk is None else self.chunk
+        widest = (self.window, self.chunk, None if self.reach is None else self.reach + 1)
+        return None if self.cross else next((each for each in widest if each is not None), None)
 
     def _of(self, tokens: Any) -> tuple[tuple[str, Any], ...]:
         """Keys and values of so many tokens."""
@@ -191,7 +192,8 @@ class Attention(Branch):
         if extra:
             core = replace(core, params_by_role=extra)
         seen = "batch·q·kv" if mask == "full" and run.documents is None else "pairs"
-        cached = self._of(run.batch * seen_rows(kv, self._most))
+        moves = run.causal and not self.cross and run.documents is None
+        cached = self._of(run.batch * (moved_rows(run.q, kv, mask, self._most) if moves else seen_rows(kv, self._most)))
         cache = total(numbers for _, numbers in cached)
         formula = f"2·{seen}·{heads}·" + (
             f"2·{head_dim}" if self.v_head_dim is None else f"({head_dim} + {v_head_dim})"
