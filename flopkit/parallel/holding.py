@@ -11,9 +11,9 @@ from flopkit.models.training import activations
 from flopkit.parallel.computing import Over, exactly, share
 from flopkit.parallel.ranks import Rank
 from flopkit.parallel.shares import Divided
-from flopkit.parallel.traffic import groups
+from flopkit.parallel.traffic import alone, groups
 
-__all__ = ["activations_of", "ends_of", "loss_of", "states_of"]
+__all__ = ["activations_of", "ends_of", "experts_gathered", "loss_of", "states_of"]
 
 
 def states_of(params: tuple[Over, Over], layout: Any, sizes: tuple[int, int, int]) -> tuple[Number, Number, Number]:
@@ -29,6 +29,15 @@ def states_of(params: tuple[Over, Over], layout: Any, sizes: tuple[int, int, int
         found.append(ceil_div(size * number, whole))
     weights, gradients, optimizer = found
     return weights, gradients, optimizer
+
+
+def experts_gathered(layout: Any) -> Number:
+    """The part of a layer's experts that a rank gathers with ZeRO-3, over its part of all else: of that tensor-parallel ranks have a share, of experts those of
+    ``expert``; where no other rank has the same experts, there is nothing to gather."""
+    if alone(layout.expert):
+        return 1
+    _, alike = groups(layout)
+    return where(layout.expert > 1, where(alike > 1, exactly(layout.tensor, layout.expert), 0), 1)
 
 
 def _nothing(number: Any) -> bool:

@@ -138,7 +138,8 @@ class Layout:
         return batch // (self.data * self.micro_batch)
 
     def in_node(self, cluster: Cluster, axis: str) -> int:
-        """Ranks of one group along *axis* in a node, with tensor-parallel ranks next to each other, then context, then data, then pipeline.
+        """Ranks of one group along *axis* in a node, with tensor-parallel ranks next to each other, then context, then data, then pipeline. Experts are
+        divided among neighbours; along ``"experts"`` are the ranks that have the same ones.
 
         >>> from flopkit.parallel import cluster
         >>> layout = Layout(tensor=4, pipeline=2, data=16)
@@ -147,7 +148,11 @@ class Layout:
         """
         inner = {"tensor": 1, "context": self.tensor, "data": self.tensor, "expert": 1}
         size = {"tensor": self.tensor, "context": self.context, "data": self.data * self.context, "expert": self.expert}
-        inner["pipeline"] = self.tensor * self.context * self.data
+        of_stage, apart = self.tensor * self.context * self.data, self.expert > 1
+        inner["experts"], size["experts"] = (
+            (self.expert, of_stage // self.expert) if apart else (inner["data"], size["data"])
+        )
+        inner["pipeline"] = of_stage
         size["pipeline"] = self.pipeline
         most = max(1, cluster.per_node // inner[axis])
         while size[axis] % most:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, reduce
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from flopkit.arithmetic import Number, is_zero, maximum, where
+from flopkit.arithmetic import Number, is_zero, maximum, reduced, where
 from flopkit.models import Model
 from flopkit.parallel import computing, holding, traffic
 from flopkit.parallel.clusters import Cluster
@@ -215,30 +216,33 @@ class Plan:
         peak = self.setting.peak * place.matmul_efficiency
         inside = {name: layout.in_node(place, name) for name in OVERLAPS}
         exchanges = traffic.of_micro_batch(self.numbers, layout, place, inside, formats)
-        kinds = {rank: self._one(rank, exchanges, peak, layout.virtual) for rank in dict.fromkeys(self.ranks)}
-        ones = [kinds[rank][0] for rank in self.ranks]
+        sorts = list(zip(self.ranks, traffic.away(len(self.ranks), inside["pipeline"]), strict=True))
+        kinds = {sort: self._one(*sort, exchanges, peak, layout.virtual) for sort in dict.fromkeys(sorts)}
+        ones = [kinds[sort][0] for sort in sorts]
         opened = {
-            rank: self._one(rank.opening, exchanges, peak, 1)[0] if rank.virtual else kinds[rank][0] for rank in kinds
+            sort: self._one(sort[0].opening, sort[1], exchanges, peak, 1)[0] if sort[0].virtual else found[0]
+            for sort, found in kinds.items()
         }
-        bubbles = self._bubbles([one.seconds for one in ones], [opened[rank].seconds for rank in self.ranks])
+        bubbles = self._bubbles([one.seconds for one in ones], [opened[sort].seconds for sort in sorts])
         at = max(range(len(ones)), key=lambda i: m * ones[i].seconds + bubbles[i])
         rank, one = self.ranks[at], ones[at]
         params = computing.params_of(self.numbers, layout, rank)
-        data = traffic.of_data(params, layout, m, place, inside["data"], formats)
+        alike = (inside["data"], layout.in_node(place, "experts"))
+        data = traffic.of_data(params, layout, m, place, alike, formats)
         exposed = hidden_data(data, one.seconds, m, layout.zero, self.setting.hides["data"])
         parts = {name: m * seconds for name, seconds in one.parts.items()} | {"bubble": bubbles[at], "data": exposed}
-        sent = {name: m * float(each.bytes) for name, each in kinds[rank][1].items()} | {"data": float(data.bytes)}
+        sent = {name: m * float(each.bytes) for name, each in kinds[sorts[at]][1].items()} | {"data": float(data.bytes)}
         sent["tensor"] += sent.pop("regathered")
         of_stage = layout.tensor * layout.context * layout.data
-        executed = sum(kinds[rank][2] for rank in self.ranks) * m * of_stage
+        executed = sum(kinds[sort][2] for sort in sorts) * m * of_stage
         seconds = m * one.seconds + bubbles[at] + exposed
         return Times(seconds, parts, {name: each for name, each in sent.items() if each}, executed)
 
     def _one(
-        self, rank: Rank, exchanges: Traffic, peak: float, virtual: int
+        self, rank: Rank, away: tuple[int, int], exchanges: Traffic, peak: float, virtual: int
     ) -> tuple[MicroBatch, dict[str, Sent], float]:
         products = computing.products_of(self.numbers, self.layout, rank)
-        sent = traffic.on_rank(exchanges, self.numbers, self.layout, rank, virtual)
+        sent = traffic.on_rank(exchanges, self.numbers, self.layout, rank, virtual, away)
         return micro_batch(products, sent, peak, self.setting.hides), sent, products.executed
 
     def _bubbles(self, seconds: list[float], opened: list[float]) -> list[float]:
@@ -294,7 +298,8 @@ class Plan:
             there += (self.micro_batches - 1) * ends
         whole: Any = 0
         if layout.zero == 3 and layout.data * layout.context > 1:
-            whole = computing.exactly(gathered(self.numbers.model, self.setting.precision), layout.tensor)
+            among = holding.experts_gathered(layout)
+            whole = reduced(gathered(self.numbers.model, self.setting.precision, among) / Fraction(layout.tensor))
         loss = holding.loss_of(self.numbers, layout, rank)
         return Memory(name, *states, there, ends, again, gathered=whole, loss=loss)
 

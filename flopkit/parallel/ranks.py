@@ -7,6 +7,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from flopkit.arithmetic import Number
+from flopkit.models import Attention, LatentAttention
 from flopkit.parallel.layouts import Layout
 from flopkit.parallel.pipelines import Pipeline, of_each_stage, pipeline as the_pipeline
 from flopkit.parallel.shares import Shares, known
@@ -66,6 +67,8 @@ def check(numbers: Shares, layout: Layout, micro_batches: int) -> None:
             f"expert={layout.expert} with tensor={layout.tensor} and sequence=False: each of the tensor-parallel ranks would send the same tokens to experts; give sequence=True, as Megatron-LM asks for"
         )
     _check_model(numbers, layout.tensor, layout.expert)
+    if layout.context > 1:
+        _check_context(numbers, layout.context)
     if numbers.seq % layout.context:
         raise ValueError(f"context={layout.context}: must divide the {numbers.seq} tokens of a sequence")
     if layout.pipeline > 1 or layout.order == "dualpipe":
@@ -93,6 +96,16 @@ def _check_model(numbers: Shares, t: int, expert: int) -> None:
             raise ValueError(f"expert={expert}: must divide the {experts} experts of {model.name}")
     if expert > 1 and not any(kind.dispatched for kind in numbers.kinds):
         raise ValueError(f"expert={expert}: {model.name} has no experts; give expert=1")
+
+
+@lru_cache(maxsize=256)
+def _check_context(numbers: Shares, context: int) -> None:
+    """Context-parallel ranks gather keys and values; what they would exchange of states, and of keys that an indexer chooses, is not known."""
+    for block, _ in numbers.model.blocks:
+        if type(block.mixer) not in (Attention, LatentAttention) or getattr(block.mixer, "indexer", None) is not None:
+            raise ValueError(
+                f"context={context}: what these ranks exchange is known here for attention to all keys or to a window; give {numbers.model.name} context=1"
+            )
 
 
 @lru_cache(maxsize=256)

@@ -25,6 +25,7 @@ __all__ = [
     "Summed",
     "gathered",
     "kept_by",
+    "keys_values_of",
     "layer_of",
     "params_divided",
     "shares",
@@ -153,9 +154,9 @@ def shares(
 
 
 @lru_cache(maxsize=64)
-def gathered(model: Model, precision: str) -> Any:
-    """Bytes of whole layers that a rank holds with ZeRO-3."""
-    return gathered_bytes(training_of(model, "all"), precision)
+def gathered(model: Model, precision: str, experts: Any = 1) -> Any:
+    """Bytes of whole layers that a rank holds with ZeRO-3, of which it gathers so large a part of their *experts*."""
+    return gathered_bytes(training_of(model, "all"), precision, experts)
 
 
 def layer_of(
@@ -191,11 +192,21 @@ def layer_of(
         kept_core=core,
         fused=fused,
         summed=summed_of(block.norms, by_rows, by_experts),
-        keys_values=sum(mixer.cached(run.q).values()) if mixer is not None else 0,
+        keys_values=run.q * keys_values_of(mixer),
         dispatched=run.tokens * mlp.top_k * model.d_model if isinstance(mlp, Experts) else 0,
         chosen=chosen,
         made_again=made_again,
     )
+
+
+def keys_values_of(mixer: Any) -> Any:
+    """Numbers of keys and values of a token, as attention's core reads them in training: of each head, where latent attention makes them of a latent. A window hides
+    keys, but shortens no tensor; a layer that reads those of an earlier one makes none."""
+    if isinstance(mixer, LatentAttention):
+        return mixer.heads * (mixer.qk_nope + mixer.qk_rope + mixer.v_head_dim)
+    if isinstance(mixer, Attention) and not mixer.reused:
+        return mixer.kv_heads * (mixer.head_dim + mixer.of_values)
+    return 0
 
 
 def summed_of(norms: str, by_rows: Sequence[Any], by_experts: Sequence[Any]) -> Summed:

@@ -10,7 +10,19 @@ from flopkit.parallel.computing import Over
 from flopkit.parallel.exchanges import Exchange, least
 from flopkit.parallel.ranks import Rank
 
-__all__ = ["RUNS", "Formats", "Runs", "Sent", "Traffic", "groups", "of_data", "of_micro_batch", "on_rank"]
+__all__ = [
+    "RUNS",
+    "Formats",
+    "Runs",
+    "Sent",
+    "Traffic",
+    "alone",
+    "away",
+    "groups",
+    "of_data",
+    "of_micro_batch",
+    "on_rank",
+]
 
 
 class Runs(NamedTuple):
@@ -76,15 +88,16 @@ NOTHING = Sent(0.0, 0.0)
 
 class Traffic(NamedTuple):
     """Exchanges of a micro-batch: one all-reduce among tensor-parallel ranks; of a layer of each kind one gather of keys and values and one
-    all-to-all; and one message to a neighbouring stage."""
+    all-to-all; and one message to a neighbouring stage, in the node (*pipeline*) and in another one (*between*)."""
 
     tensor: Sent
     context: tuple[Sent, ...]
     expert: tuple[Sent, ...]
     pipeline: Sent
+    between: Sent
 
 
-def _alone(ranks: Any) -> bool:
+def alone(ranks: Any) -> bool:
     """Whether it is known that there is one rank alone; of a parameter it is not."""
     return isinstance(ranks, int) and ranks == 1
 
@@ -97,35 +110,34 @@ def of_micro_batch(numbers: Any, layout: Any, place: Any, inside: Any, formats: 
     """The exchanges of a micro-batch. *inside*: of each axis, the ranks of a group that lie in a node."""
     t, c, b = layout.tensor, layout.context, layout.micro_batch
     kinds = numbers.kinds
-    tensor, pipeline = NOTHING, NOTHING
+    tensor = pipeline = between = NOTHING
     context = expert = (NOTHING,) * len(kinds)
     edge = numbers.edge * b
-    if not _alone(t):
+    if not alone(t):
         tensor = _sent(collectives.all_reduce(bytes=edge / c, ranks=t), place, inside["tensor"])
-    if not _alone(c):
+    if not alone(c):
         context = tuple(
             _sent(collectives.all_gather(bytes=formats.moved * kind.keys_values * b / t, ranks=c), place, inside["context"])
             for kind in kinds
         )  # fmt: skip
-    if not _alone(layout.expert):
+    if not alone(layout.expert):
         divided = t * c
         expert = tuple(
             _routed(kind, kind.dispatched * b * formats.routed / divided / 2, layout.expert, place, inside["expert"], formats.nodes)
             if kind.dispatched else NOTHING
             for kind in kinds
         )  # fmt: skip
-    if not _alone(layout.pipeline):
+    if not alone(layout.pipeline):
         payload = edge / (c * t if layout.sequence else c)
-        neighbours = where(inside["pipeline"] > 1, 2, 1)
-        pipeline = _sent(collectives.send(bytes=payload), place, neighbours)
-    return Traffic(tensor, context, expert, pipeline)
+        pipeline, between = (_sent(collectives.send(bytes=payload), place, near) for near in (2, 1))
+    return Traffic(tensor, context, expert, pipeline, between)
 
 
 def _routed(kind: Any, payload: Number, ranks: Number, place: Any, inside: Number, most: int | None) -> Sent:
     """An all-to-all. Where a token's experts lie in *most* nodes, it goes to each of these once, and inside of them to all of its experts."""
     exchange = collectives.all_to_all(bytes=payload, ranks=ranks)
     nodes = ranks / inside
-    if most is None or _alone(ranks // inside):
+    if most is None or alone(ranks // inside):
         return _sent(exchange, place, inside)
     near = payload * (inside - 1) / inside
     far = payload * minimum(most, minimum(nodes, kind.chosen)) / kind.chosen * (nodes - 1) / nodes
@@ -134,13 +146,15 @@ def _routed(kind: Any, payload: Number, ranks: Number, place: Any, inside: Numbe
     return Sent(seconds + waited, near + far)
 
 
-def on_rank(traffic: Traffic, numbers: Any, layout: Any, rank: Rank, stages: Number) -> dict[str, Sent]:
+def on_rank(
+    traffic: Traffic, numbers: Any, layout: Any, rank: Rank, stages: Number, far: tuple[Any, Any]
+) -> dict[str, Sent]:
     """Of a micro-batch on *rank*, on so many of its virtual *stages*, by axis; and as ``"regathered"`` what the tensor-parallel ranks gather in the backward pass beside arithmetic.
 
     Outputs of branches are all-reduced forward and gradients of their inputs backward, as often as `RUNS` says; embedding and head, which no policy computes again,
     have one. With SP inputs are gathered and outputs reduced and scattered, and backward the other way round. Experts on other ranks, to which each
     tensor-parallel rank sends its own tokens, have nothing to add up, where a rank keeps no whole input. A stage sends on and back, the first of a pipeline
-    only on, the last only back.
+    only on, the last only back. *far*: 1 where the next rank is in another node, else 0, and the same of the one before.
     """
     policy = layout.recompute
     keys_values = RUNS["keys and values, kept" if layout.regather == "none" else "keys and values, again"].under(policy)
@@ -167,11 +181,16 @@ def on_rank(traffic: Traffic, numbers: Any, layout: Any, rank: Rank, stages: Num
         regathered = tensor.times(again / 2) if layout.regather == "all" and layout.sequence else NOTHING
         tensor = tensor.times(halves / 2)
     if pipeline is not NOTHING:
-        stage = RUNS["stage"]
-        pipeline = pipeline.times(
-            stages * stage.under(policy) - stage.forward * rank.last - stage.backward * rank.first
-        )
+        on = RUNS["stage"].forwards(policy) * (stages - rank.last)
+        back = RUNS["stage"].backward * (stages - rank.first)
+        away: Any = on * far[0] + back * far[1]
+        pipeline = _added(pipeline.times(on + back - away), traffic.between.times(away))
     return {"tensor": tensor, "context": context, "expert": expert, "pipeline": pipeline, "regathered": regathered}
+
+
+def away(ranks: int, near: int) -> list[tuple[int, int]]:
+    """Of each rank of a pipeline with *near* ranks in a node: 1 where the next one is in another node, and where the one before is. Virtual stages close the ring."""
+    return [(int(near < ranks and not (i + 1) % near), int(near < ranks and not i % near)) for i in range(ranks)]
 
 
 def _added(a: Sent, b: Sent) -> Sent:
@@ -181,24 +200,21 @@ def _added(a: Sent, b: Sent) -> Sent:
 def groups(layout: Any) -> tuple[Number, Number]:
     """Data-parallel ranks that have the same weights: of all but experts, and of experts."""
     rest = layout.data * layout.context
-    if _alone(layout.expert):
+    if alone(layout.expert):
         return rest, rest
     return rest, where(layout.expert > 1, exact_div(layout.tensor * rest, layout.expert), rest)
 
 
 def of_data(params: tuple[Over, Over], layout: Any, micro_batches: Number, place: Any, inside: Any, formats: Formats) -> Sent:  # fmt: skip
-    """The exchange of gradients and weights in a step. *inside*: of the ranks that exchange them, those in a node; of two numbers the second is that of
-    experts' ranks, which a figure knows.
+    """The exchange of gradients and weights in a step. *inside*: of the ranks that exchange them, those in a node; and of those with the same experts.
 
     Without ZeRO an all-reduce of gradients. With it a reduce-scatter, from ZeRO-2 on of each micro-batch, and a gather of weights, with ZeRO-3 two in
     each micro-batch.
     """
     found = NOTHING
-    of_both = inside if isinstance(inside, tuple) else (inside, inside)
-    for each, ranks, most in zip(params, groups(layout), of_both, strict=True):
-        if _alone(ranks) or (isinstance(each.number, int) and not each.number):
+    for each, ranks, near in zip(params, groups(layout), inside, strict=True):
+        if alone(ranks) or (isinstance(each.number, int) and not each.number):
             continue
-        near = _dividing(ranks, most)
         of_gradients, of_weights = each.times(formats.gradient), each.times(formats.weight)
         several = where(layout.zero >= 2, RUNS["gradients"].under(layout.recompute) * micro_batches, 1)
         gathers = where(layout.zero >= 3, RUNS["weights"].under(layout.recompute) * micro_batches, 1)
@@ -214,11 +230,3 @@ def of_data(params: tuple[Over, Over], layout: Any, micro_batches: Number, place
             gathered = Sent(*(where(layout.zero > 0, a, 0) for a in gathered))
         found = _added(_added(found, scattered), gathered)
     return found
-
-
-def _dividing(ranks: Any, most: Any) -> Any:
-    """The largest number of ranks in a node, up to *most*, that leaves no node half full."""
-    if isinstance(ranks, int) and isinstance(most, int):
-        while ranks % most:
-            most -= 1
-    return most

@@ -83,7 +83,7 @@ def test_up_projections_that_run_again_are_executed():
 
 
 def test_deepseeks_layout_shares_the_first_place_with_dualpipe():
-    """Of all that fit with DualPipe, the savings of the paper and early weights, at the bf16 peak; with 64 and 128 or 32 ranks of experts a step takes as long.
+    """Of all that fit with DualPipe, the savings of the paper and early weights, at the bf16 peak; with 64 and 128 ranks of experts a step takes as long.
     With 1F1B a shorter pipeline fits, too, and is faster by 7 %. At the FP8 peak of all products the network decides, and fewer ranks of experts are faster
     by a quarter."""
     tried = {
@@ -100,11 +100,10 @@ def test_deepseeks_layout_shares_the_first_place_with_dualpipe():
         found[schedule, dtype] = own.seconds / ours[0].seconds
         if (schedule, dtype) == ("dualpipe", "bf16"):
             assert ours.place(own.layout) == 1 and len(ours) > 80
-            assert {each.layout.expert for each in ours.steps if each.seconds < own.seconds * (1 + 1e-9)} == {
-                32,
-                64,
-                128,
-            }
+            alike = [each for each in ours.steps if each.seconds < own.seconds * (1 + 1e-9)]
+            assert {each.layout.expert for each in alike} == {64, 128}
+            # with 32 more ranks have the same experts, in more nodes
+            assert ours[2].layout.expert == 32 and 1.005 < ours[2].seconds / own.seconds < 1.01
             assert ours[3].seconds > 1.02 * own.seconds
     assert (
         found["dualpipe", "bf16"] == 1 and round(found["1f1b", "bf16"], 3) == 1.076 and found["dualpipe", "fp8"] > 1.25
@@ -152,7 +151,8 @@ def test_what_makes_deepseeks_layout_fast():
     print("under these conditions:", "; ".join(own.supposes))
     assert len(found) > 400
     faster = [each.layout for each in found.steps if each.seconds < own.seconds * (1 - 1e-9)]
-    assert faster and all(each.pipeline <= 8 and each.expert >= 64 for each in faster)
+    assert faster and all(each.expert >= 64 for each in faster)
+    assert {each.pipeline for each in faster if each.expert == 64} <= {2, 4, 8}
     assert own.seconds < 1.05 * found[0].seconds
     widely = search("deepseek-v3", "deepseek-h800", 2048, **tried, **ASKED)
     apart = next(each for each in widely.steps if each.layout == DEEPSEEK)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flopkit.arithmetic import is_zero, total, where
+from flopkit.arithmetic import is_zero, same, total, where
 from flopkit.book.gallery.any_model import MLPS, adapters_of, kinds, model_of
 from flopkit.models import Block
 from flopkit.models.formats import role_of
@@ -57,6 +57,11 @@ def in_layers(s: Any, n: Mapping[str, Any]) -> None:
                 beside = adapters_of(n, make()) if there else ()
                 asked["adapters"].append(n["rank"] * total(each.there * (each.d_in + each.d_out) for each in beside))
                 asked["packed"].append(less_in_nf4(n, make()) if there else 0)
+        if sort == "sparse":
+            of_experts = [
+                each for _, make in counts for each in passes.layer(model, Block(mixer=None, mlp=make()), TOKEN)
+            ]
+            s.routed = total(each.cost.params for each in of_experts if each.split == "experts")
         for what, values in asked.items():
             if values:
                 setattr(s, f"{what}_{sort}", _there(s, *values))
@@ -70,11 +75,12 @@ def _there(s: Any, *values: Any) -> Any:
     return where(s.whole + s.narrow > 0, heads, where(s.latent_queries > 0, queries, alone))
 
 
-def if_many(s: Any, n: Mapping[str, Any]) -> Any:
-    """Bytes of whole weights and gradients that a device holds beside its share, the most at once, where there are several devices."""
+def if_many(s: Any, n: Mapping[str, Any], experts: Any = 1) -> Any:
+    """Bytes of whole weights and gradients that a device holds beside its share, the most at once, where there are several devices. *experts*: the part of a
+    layer's experts that it gathers."""
     adapted = n["trained"].adapted
     ends = _ends(s, n)
-    layers = _row(s, n)
+    layers = _row(s, n, experts)
     everything = where(n["tied"] > 0, gathered(layers, _one(*ends, s)), gathered([ends[0], *layers, ends[1]]))
     if is_zero(adapted):
         return everything
@@ -104,7 +110,7 @@ def _named(s: Any, name: str) -> Gathered:
     return Gathered(*(getattr(s, f"{name}_{what}") for what in FIELDS))
 
 
-def _row(s: Any, n: Mapping[str, Any]) -> list[Gathered]:
+def _row(s: Any, n: Mapping[str, Any], experts: Any) -> list[Gathered]:
     """Layers without experts and with them, one after another."""
     adapted = not is_zero(n["trained"].adapted)
 
@@ -114,7 +120,8 @@ def _row(s: Any, n: Mapping[str, Any]) -> list[Gathered]:
 
     for sort in ("dense", "sparse"):
         more = [whole(what, sort) for what in ("packed", "adapters")] if adapted else []
-        _group(s, sort, s.layer_norms + whole("whole", sort), n, *more)
+        elsewhere = s.routed * (1 - experts) if sort == "sparse" and not same(experts, 1) else 0
+        _group(s, sort, s.layer_norms + whole("whole", sort) - elsewhere, n, *more)
     without, found = n["layers"] - s.sparse_layers, []
     for place in range(2 * ROW):
         at_hand = without > place if place < ROW else s.sparse_layers <= 2 * ROW - 1 - place

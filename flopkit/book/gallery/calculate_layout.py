@@ -36,7 +36,7 @@ from flopkit.models.training import activations
 from flopkit.models.training.finetuning import training_of
 from flopkit.parallel.clusters import cluster
 from flopkit.parallel.computing import share
-from flopkit.parallel.holding import ends_of
+from flopkit.parallel.holding import ends_of, experts_gathered
 from flopkit.parallel.plans import OVERLAPS
 from flopkit.parallel.ranks import Rank
 from flopkit.parallel.shares import Divided, Layer, Summed, kept_by, layer_of, params_divided, summed_of
@@ -89,7 +89,8 @@ def layout(s: Any, **c: Any) -> None:
     divide(s, degrees, batch)
     idle(s, c, length)
     in_layers(s, n)
-    s.gathered_if_many = if_many(s, n)
+    s.gathered_of_experts = 1.0 * experts_gathered(degrees)
+    s.gathered_if_many = if_many(s, n, s.gathered_of_experts)
     numbers = _numbers(s, n, Run(1, length, length))
     a_step(s, numbers, degrees, Asked(
         link=nodes.link, network=nodes.network, peak=device.peak, room=device.usable, batch=batch, recompute=c["recompute"],

@@ -18,15 +18,17 @@ from flopkit.training.sharding import Gathered, gathered
 __all__ = ["gathered_bytes", "groups_of"]
 
 
-def gathered_bytes(training: Training, precision: str) -> Any:
-    """Bytes of whole layers that a device holds beside its share, the most at once."""
+def gathered_bytes(training: Training, precision: str, experts: Any = 1) -> Any:
+    """Bytes of whole layers that a device holds beside its share, the most at once. *experts*: the part of a layer's experts that it gathers."""
     tied: Any = training.model.tied
     if reading(tied) == "plain":
-        return gathered(*groups_of(training, precision, bool(tied)))
-    return where(tied > 0, *(gathered(*groups_of(training, precision, either)) for either in (True, False)))
+        return gathered(*groups_of(training, precision, bool(tied), experts))
+    return where(tied > 0, *(gathered(*groups_of(training, precision, either, experts)) for either in (True, False)))
 
 
-def groups_of(training: Training, precision: str, tied: bool) -> tuple[list[Gathered], Gathered | None]:
+def groups_of(
+    training: Training, precision: str, tied: bool, experts: Any = 1
+) -> tuple[list[Gathered], Gathered | None]:
     """The groups of a model in the order of the forward pass; and the one that is whole
     from the first to the last, where the head is *tied* to the embedding.
 
@@ -49,7 +51,7 @@ def groups_of(training: Training, precision: str, tied: bool) -> tuple[list[Gath
     }  # fmt: skip
     if found := [what for what, there in wrong.items() if there]:
         raise ValueError(f"shards: {model.name} has {found[0]}; how it is divided into groups is not known here")
-    sizes = _Sizes(training, precision)
+    sizes = _Sizes(training, precision, experts)
     parts = adapted(model, passes.one(model), training.lora)
     before = [each for each in parts if each.place == "before"]
     after = [each for each in parts if each.place not in ("before", "layers")]
@@ -87,8 +89,8 @@ def _in_order(training: Training, stacks: list[Part], sizes: _Sizes) -> list[Gat
 class _Sizes:
     """Bytes of groups."""
 
-    def __init__(self, training: Training, precision: str) -> None:
-        kind = PRECISIONS[precision]
+    def __init__(self, training: Training, precision: str, experts: Any) -> None:
+        kind, self.experts = PRECISIONS[precision], experts
         self.training, self.weight, self.reduced = training, kind.cast or kind.weight, kind.gradient
         lora = training.lora
         self.formats = None if lora is None or lora.base is None else formats_of(training.model, lora.base)
@@ -96,9 +98,12 @@ class _Sizes:
             raise ValueError(f"shards: base={self.formats}: formats of some layers alone are not known here")
 
     def _group(self, parts: list[Part], trained: list[Part], reached: bool) -> Gathered:
-        stored = total(self._stored(each) for each in parts)
-        numbers = total(each.cost.params for each in trained)
+        stored = total(self._of(each, self._stored(each)) for each in parts)
+        numbers = total(self._of(each, each.cost.params) for each in trained)
         return Gathered(stored, self.weight * numbers, self.reduced * numbers, reached)
+
+    def _of(self, each: Part, whole: Any) -> Any:
+        return whole * self.experts if each.split == "experts" else whole
 
     def _stored(self, each: Part) -> Any:
         if self.formats is None or each.role == "adapter":
