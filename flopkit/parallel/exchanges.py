@@ -148,11 +148,11 @@ class Exchange:
         Raises
         ------
         ValueError
-            For more ranks in a node than it has, and for ranks that leave a node half full.
+            For more ranks in a node than it has, for ranks that leave a node half full, and for trees and switches.
 
         Notes
         -----
-        An all-reduce in the switch (``"nvls"``) has no bound here: it is the link's, ``seconds``.
+        An all-reduce by trees or in the switch (``"tree"``, ``"nvls"``) has no bound here: it is the link's, ``seconds``.
 
         References
         ----------
@@ -168,8 +168,10 @@ class Exchange:
         0.63
         """
         place = cluster(where)
-        if self.algorithm == "nvls":
-            raise ValueError("algorithm='nvls': a switch adds inside of a node; ask for .seconds(bandwidth)")
+        if self.algorithm in ("tree", "nvls"):
+            raise ValueError(
+                f"algorithm={self.algorithm!r}: the bound over nodes is known here for rings; ask for .seconds(bandwidth, latency), or give algorithm='ring'"
+            )
         known = self.ranks if reading(self.ranks) == "plain" and self.ranks <= place.per_node else place.per_node
         inside = known if in_node is None else size("in_node", in_node)
         if reading(inside, self.ranks) == "plain":

@@ -210,8 +210,10 @@ def gap(
     )  # fmt: skip
     asked: dict[str, Any] = {"seq": seq, "batch": batch, "precision": precision, "dtype": fastest}
     slower = place.replace(matmul_efficiency=1 / (by_format * by_products))
+    if number("uneven", uneven) > 1 and (layout.virtual > 1 or layout.pipeline == 1):
+        raise ValueError(f"uneven={uneven}: virtual stages of a pipeline whose Layout has none; this one is {layout}")
     bound, usual = (
-        interleaved(step(one, layout, each, overlap=hidden, **asked), number("uneven", uneven))
+        interleaved(step(one, layout, each, overlap=hidden, **asked), uneven)
         for each, hidden in ((place, OVERLAPS), (slower, overlap))
     )
     arithmetic = float(whole.model_flops) / (layout.ranks * float(place.device.peak(fastest)))

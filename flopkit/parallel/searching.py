@@ -162,6 +162,10 @@ def search(
             own = [*degrees, "schedule", "sequence", "regather", *known]
             raise TypeError(f"search has no argument {name!r}; {names.hint(name, own)}")
     setting = Setting(model, place, seq, batch, **asked)
+    if setting.room is None:
+        raise ValueError(
+            f"memory: that of {place.device.name} is not known, so what fits is not; give memory=, bytes of a device"
+        )
     tried, least, fit, refused = 0, None, [], []
     last: Plan | None = None
     for layout in _layouts(
@@ -180,7 +184,8 @@ def search(
         least = float(held.peak) if least is None else min(least, float(held.peak))
         if fits(plan, held):
             fit.append(of_plan(plan, held))
-    supposes = () if last is None else last.supposes()
+    said = fit[0].supposes if fit else () if last is None else last.supposes()
+    supposes = tuple(each for each in said if all(each in one.supposes for one in fit))
     ranked = tuple(sorted(fit, key=lambda each: each.seconds))
     return Found(ranked, tried, supposes, tuple(refused), least, setting.room)
 

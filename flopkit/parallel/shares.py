@@ -129,6 +129,10 @@ def shares(
     for field, what in (("encoder", "an encoder"), ("patches", "images"), ("streams", "several residual streams"), ("mtp", "a layer for multi-token prediction"), ("ends", "heads or towers behind its layers")):  # fmt: skip
         if getattr(model, field, None):
             raise ValueError(f"{model.name} has {what}: a step on several devices is known here for plain decoders; Model.train_step counts it on one")  # fmt: skip
+    if not model.causal:
+        raise ValueError(
+            f"{model.name} is an encoder: a step on several devices is known here for plain decoders; Model.train_step counts it on one"
+        )
     run = model._whole(seq, 1, dtype, None)
     training = training_of(model, "all")
     parts = model.parts(run)

@@ -22,7 +22,7 @@ class ParallelStep:
     """One training step on a layout.
 
     ``seconds`` is the least time; ``parts`` says where it goes, on the rank that sets the pace; ``sent`` is bytes that this rank sends, by reason, those
-    that hide behind arithmetic, too; ``memory`` is that of the rank with the most, and ``fits`` whether a device has room for its peak; ``supposes`` what
+    that hide behind arithmetic, too; ``memory`` is that of the rank with the most, and ``fits`` whether a device has room for its peak, None where its memory is not known; ``supposes`` what
     the numbers rest on.
     """
 
@@ -37,7 +37,7 @@ class ParallelStep:
     parts: dict[str, float]
     sent: dict[str, Any]
     memory: Memory
-    fits: bool
+    fits: bool | None
     supposes: tuple[str, ...] = ()
 
     def table(self) -> Table:
@@ -55,10 +55,10 @@ class ParallelStep:
         return Table(rows, caption=str(self), formats=formats)
 
     def __str__(self) -> str:
-        fits = "fits" if self.fits else "does not fit"
+        fits = {True: "which fits", False: "which does not fit", None: "of a memory that is not known"}[self.fits]
         return (
             f"{self.model} on {self.layout.ranks:,} × {self.cluster.device.name} ({self.layout}): at least {units.seconds(self.seconds)}, "
-            f"at most {100 * self.mfu:.3g} % MFU, {units.si(float(self.memory.peak), 'B')} a rank, which {fits}"
+            f"at most {100 * self.mfu:.3g} % MFU, {units.si(float(self.memory.peak), 'B')} a rank, {fits}"
         )
 
     __repr__ = __str__
@@ -195,6 +195,6 @@ def of_plan(plan: Plan, held: Memory) -> ParallelStep:
     )  # fmt: skip
 
 
-def fits(plan: Plan, held: Memory) -> bool:
-    """Whether a device has room for what its rank holds, the gradients of the loss among it."""
-    return plan.setting.room is None or held.peak <= plan.setting.room
+def fits(plan: Plan, held: Memory) -> bool | None:
+    """Whether a device has room for what its rank holds, the gradients of the loss among it; None where its memory is not known."""
+    return None if plan.setting.room is None else bool(held.peak <= plan.setting.room)

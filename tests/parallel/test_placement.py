@@ -103,3 +103,39 @@ def test_what_an_indexer_chooses_is_refused():
         ValueError, match="context=2: what these ranks exchange is known here for attention to all keys"
     ):
         step("deepseek-v3.2", Layout(context=2), PLACE, seq=8192, batch=1)
+
+
+def test_what_no_memory_is_known_of_neither_fits_nor_does_not():
+    place = fk.parallel.Cluster("c", fk.Device("x", peak={"bf16": 1e15}, bandwidth=3e12), 8, 450e9, 50e9)
+    found = step("llama-3.1-405b", Layout(), place, seq=8192, batch=1)
+    assert found.fits is None and "of a memory that is not known" in str(found)
+    with pytest.raises(ValueError, match="memory: that of x is not known, so what fits is not; give memory="):
+        fk.parallel.search("llama-3.1-405b", place, 64, seq=8192, batch=64)
+    assert fk.parallel.search("llama-3-8b", place, 8, seq=512, batch=8, memory=1e12).steps[0].fits is True
+
+
+def test_a_tree_has_no_bound_of_a_ring():
+    tree = fk.parallel.all_reduce(bytes=8, ranks=64, algorithm="tree")
+    with pytest.raises(ValueError, match="algorithm='tree': the bound over nodes is known here for rings"):
+        tree.on(PLACE)
+    assert tree.seconds(450e9, latency=10e-6) == pytest.approx(120e-6, rel=1e-3)
+
+
+@pytest.mark.parametrize("layout", [Layout(pipeline=4, virtual=2), Layout(data=4)], ids=str)
+def test_a_bubble_is_divided_once(layout):
+    with pytest.raises(ValueError, match="uneven=8: virtual stages of a pipeline whose Layout has none"):
+        fk.parallel.gap("llama-3-8b", layout, PLACE, seq=4096, batch=8, step_seconds=10, uneven=8)
+
+
+def test_what_all_layouts_rest_on():
+    found = fk.parallel.search("mixtral-8x7b", PLACE, 64, seq=4096, batch=64, expert=(8, 1))
+    each = "each expert gets as many tokens as the others"
+    assert {each in one.supposes for one in found.steps} == {True, False} and each not in found.supposes
+    assert "products at the peak" in found.supposes
+
+
+def test_an_encoder_is_called_one():
+    with pytest.raises(
+        ValueError, match="bert-base is an encoder: a step on several devices is known here for plain decoders"
+    ):
+        step("bert-base", Layout(), PLACE, seq=512, batch=1)
