@@ -90,7 +90,10 @@ def _fp8(said: Said) -> Plan:
         raise NotRead(f"expert_dtype={short(experts)}")
     ignore = said.listed("modules_to_not_convert", "ignored_layers")
     fp4 = replace(stored("mxfp4"), computes="fp8") if experts == "fp4" else None
-    return Plan(groups=((None, packed),), ignore=ignore, compute="fp8", experts=fp4, notes=notes)
+    again = _by_layer(said) if said.get("quant_algo") is not None else ()  # ModelOpt packed some of them once more
+    return Plan(
+        groups=(*again, (None, packed)), ignore=ignore, compute=None if again else "fp8", experts=fp4, notes=notes
+    )
 
 
 def _fbgemm(said: Said) -> Plan:
@@ -259,20 +262,15 @@ def _modelopt(said: Said) -> Plan:
     """NVIDIA's ModelOpt: one algorithm, or one for each module."""
     inner = Said(said.inside("quantization") or said.fields, said.base)
     algorithm = inner.get("quant_algo")
-    kv_cache = _kv_cache(inner.get("kv_cache_scheme"))
-    if (named := inner.get("kv_cache_quant_algo")) is not None:
+    scheme, kv_cache = inner.get("kv_cache_scheme"), None
+    if (named := inner.get("kv_cache_quant_algo")) is not None or isinstance(named := scheme, str):
         kv_cache = {"FP8": "fp8", "NVFP4": _NVFP4, "INT8": "int8"}.get(str(named))
         if kv_cache is None:
             raise NotRead(f"kv_cache_quant_algo={short(named)}")
+    else:
+        kv_cache = _kv_cache(scheme)
     if algorithm == "MIXED_PRECISION":
-        layers = inner.inside("quantized_layers")
-        if not layers:
-            raise NotRead("quant_algo MIXED_PRECISION without quantized_layers")
-        by_algorithm: dict[Any, list[str]] = {}
-        for name, each in layers.items():
-            by_algorithm.setdefault(each.get("quant_algo") if isinstance(each, Mapping) else each, []).append(name)
-        groups = tuple((tuple(names), _algorithm(each, said.base)) for each, names in by_algorithm.items())
-        return Plan(groups=groups, matches=by_wildcard, head=True, router=True, kv_cache=kv_cache)
+        return Plan(groups=_by_layer(inner), matches=by_wildcard, head=True, router=True, kv_cache=kv_cache)
     keys = ("ignore", "exclude_modules")
     said_so = any(inner.fields.get(key) is not None for key in keys)
     notes = () if said_so else (
@@ -287,6 +285,17 @@ def _modelopt(said: Said) -> Plan:
         kv_cache=kv_cache,
         notes=notes,
     )
+
+
+def _by_layer(said: Said) -> tuple[tuple[tuple[str, ...], Any], ...]:
+    """The modules of each of ModelOpt's algorithms, where it has one for each module."""
+    layers = said.inside("quantized_layers")
+    if said.get("quant_algo") != "MIXED_PRECISION" or not layers:
+        raise NotRead(f"quant_algo {said.get('quant_algo')} without quantized_layers")
+    by_algorithm: dict[Any, list[str]] = {}
+    for name, each in layers.items():
+        by_algorithm.setdefault(each.get("quant_algo") if isinstance(each, Mapping) else each, []).append(name)
+    return tuple((tuple(names), _algorithm(each, said.base)) for each, names in by_algorithm.items())
 
 
 def _algorithm(name: Any, base: str) -> Any:
