@@ -17,7 +17,7 @@ The readers of `flopkit.models.architectures` run here on a configuration that h
     {"there": key}                        whether a key is there, even with null
     {"must": keys, "is": value}           that value, and an error where another stands there
 
-and besides, ``classes`` has how the names of its classes begin, ``needed`` has values that must be there, and lists of keys of which one must be, and ``refused`` lists what a
+and besides, ``own`` has which names of a size the family takes a default for, ``classes`` how the names of its classes begin, ``needed`` has values that must be there, and lists of keys of which one must be, and ``refused`` lists what a
 family may say that is not described: ``{"keys": [...], "else": value, "only": values}``, with ``"narrow": true`` where Python reads other values, too.
 """
 
@@ -30,6 +30,7 @@ from typing import Any
 from flopkit.models.architectures import FORMS, SAME
 from flopkit.models.architectures.classes import beginnings
 from flopkit.models.files.config_fields import ACT_KEYS, ACTS, KEYS, MOST_LAYERS, WHOLE, WINDOWED, Fields, T, left_out
+from flopkit.models.files.misnamed import SAME_SIZE
 from flopkit.models.transformer import WindowedLayers
 
 __all__ = ["Value", "reader_table", "when"]
@@ -212,7 +213,14 @@ def reader_table(settings: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> 
         asked = Asked(kind)
         found = {name: _data(value) for name, value in settings(numbers(asked)).items()}
         refused = [each for place, each in enumerate(asked.refused) if each not in asked.refused[:place]]
-        table[kind] = {"set": found, "refused": refused, "classes": [*beginnings(kind)], "needed": asked.must_say}
+        own = [word for words in SAME_SIZE for word in words if word in asked.left_out]
+        table[kind] = {
+            "set": found,
+            "refused": refused,
+            "classes": [*beginnings(kind)],
+            "needed": asked.must_say,
+            "own": own,
+        }
     return table
 
 

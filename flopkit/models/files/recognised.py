@@ -9,7 +9,7 @@ from flopkit import units
 from flopkit.models.files.unknown_types import draft_model
 from flopkit.sizes import short
 
-__all__ = ["instead_of_json", "unwrapped", "weights"]
+__all__ = ["instead_of_json", "typed", "unwrapped", "weights"]
 
 CONFIG = "give the config.json of the model"
 
@@ -98,6 +98,15 @@ def unwrapped(config: Any, given: str = "") -> Mapping[str, Any]:
         if set(keys) <= set(config) and not sized:
             raise ValueError(text if isinstance(text, str) else text(config))
     return config
+
+
+def typed() -> list[tuple[list[str], str]]:
+    """Keys that together tell a file with a ``model_type`` that is none of a model by itself, and what it is.
+
+    >>> typed()[0][0]
+    ['draft_vocab_size']
+    """
+    return [*(([key], draft_model(None)) for key in _DRAFTS), *(([*keys], what) for keys, what in _TYPED)]
 
 
 def _sized(config: Mapping[str, Any]) -> bool:
