@@ -281,6 +281,7 @@ def in_other_words():
         for word in ("hidden_dim", "ffn_embed_dim", "n_layer", "num_heads", "n_vocab", "d_model", "num_layers"):
             yield {"model_type": kind, word: 1024}
         yield {"model_type": kind, "pretrained_config": {"hidden_size": 1024}}
+        yield {"model_type": kind, "n_layer": 2, "num_hidden_layers": 3}
     for keys, _ in typed():
         yield LLAMA | {key: {"hidden_size": 1} for key in keys}
 

@@ -52,7 +52,8 @@ window.flopkitPaste = (figure, {table, unable = {}, texts = [], wholes = {}, for
     };
     if (value === null || typeof value !== "object" || Array.isArray(value)) return value;
     if ("keys" in value) {
-      const [key, said] = lookup(value, config);
+      const [key, said] = lookup(value, config), several = value.one ? value.keys.filter(each => Number.isSafeInteger(config[each])) : [];
+      if (new Set(several.map(each => config[each])).size > 1) refuse(`${several.map(each => `${each}=${config[each]}`).join(" and ")} are two numbers for one size: leave out the one that is wrong.`);
       if (said !== undefined && key === undefined) named_otherwise(value.keys, said, config, kind);
       if (said !== undefined) return whole(key, said, value.zero ? 0 : 1, value.most);
       return "else" in value ? get(value.else) : refuse(`This configuration of a ${kind} lacks ${value.keys.map(show).join(" or ")}: add it; transformers' AutoConfig shows the default that it would use.`);

@@ -59,6 +59,9 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 }
 """Our name of a number, and the keys under which a ``config.json`` may have it."""
 
+ONE = ("d_model", "layers", "heads", "d_ff", "experts")
+"""Numbers of which a file may not name two: which of its keys counts is another one in each family."""
+
 
 @cache
 def _defaults() -> dict[str, Any]:
@@ -249,6 +252,10 @@ class Fields:
     def key(self, name: str) -> str:
         """The key under which a number stands, or an error that names all that it may have."""
         keys = KEYS.get(name, (name,))
+        numbers = {key: self.fields[key] for key in keys if name in ONE and isinstance(self.fields.get(key), int)}
+        if len(set(numbers.values())) > 1:
+            said = " and ".join(f"{key}={value}" for key, value in numbers.items())
+            raise ValueError(f"{said} are two numbers for one size: leave out the one that is wrong")
         for key in (
             *(key for key in keys if key in self.fields),
             *keys,

@@ -6,6 +6,7 @@ The readers of `flopkit.models.architectures` run here on a configuration that h
     {"keys": [...], "else": value}        the first of these keys that is there and not null; without "else" it must be there
     {…, "missing": value}                 and this where none of the keys is there, not even as null
     {…, "most": number}                   and more is refused; a number of a configuration is whole and at least 1,
+    {…, "one": true}                      and several keys with different numbers are refused
     {…, "zero": true}                     or at least 0
     {"flag": value}                       whether it is true
     {"times" | "less" | "over": [a, b]}   a product, a difference, a quotient without remainder
@@ -29,7 +30,18 @@ from typing import Any
 
 from flopkit.models.architectures import FORMS, SAME
 from flopkit.models.architectures.classes import beginnings
-from flopkit.models.files.config_fields import ACT_KEYS, ACTS, KEYS, MOST_LAYERS, WHOLE, WINDOWED, Fields, T, left_out
+from flopkit.models.files.config_fields import (
+    ACT_KEYS,
+    ACTS,
+    KEYS,
+    MOST_LAYERS,
+    ONE,
+    WHOLE,
+    WINDOWED,
+    Fields,
+    T,
+    left_out,
+)
 from flopkit.models.files.misnamed import SAME_SIZE
 from flopkit.models.transformer import WindowedLayers
 
@@ -138,7 +150,9 @@ class Asked(Fields):
 
     def need(self, name: str, minimum: int = 1) -> Any:
         keys = KEYS.get(name, (name,))
-        most = {"most": MOST_LAYERS} if name == "layers" else {}
+        most = ({"most": MOST_LAYERS} if name == "layers" else {}) | (
+            {"one": True} if name in ONE and len(keys) > 1 else {}
+        )
         return Value(keys=self._all(*keys), **self._missing(*keys), **most, **_zero(minimum))
 
     def _all(self, *keys: str) -> list[str]:
