@@ -23,14 +23,17 @@ MLC = {  # of Llama 3 8B
 @pytest.mark.parametrize(
     "file, why",
     [
-        ({"model_type": "bloom", "num_layers": 24, "n_head": 16, "hidden_dim": 1024, "vocab_size": 250880},
+        ({"model_type": "bloom", "n_layer": 24, "n_head": 16, "hidden_dim": 1024, "vocab_size": 250880},
          "hidden_size is missing, and hidden_dim=1024 stands here, which is no key of a bloom: call it hidden_size"),
         ({"model_type": "gpt2", "n_layer": 24, "n_head": 16, "hidden_dim": 1024, "vocab_size": 50257},
          "n_embd is missing, and hidden_dim=1024 stands here, which is no key of a gpt2: call it n_embd"),
-        ({"model_type": "llama", "hidden_size": 8192, "num_layers": 80, "n_heads": 64, "ffn_dim": 28672, "vocab_size": 32000},
+        ({"model_type": "llama", "hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64, "ffn_dim": 28672, "vocab_size": 32000},
          "intermediate_size is missing, and ffn_dim=28672 stands here"),
         ({"model_type": "llama", "vocab_size": 128256, "model_config": MLC["model_config"]},
          "model_config.intermediate_size=14336 stands here, which is not read there"),
+        ({"model_type": "gpt2", "num_layers": 6, "vocab_size": 50257},  # DistilGPT2 as llm-analysis has it; transformers takes 12 layers
+         "n_layer is missing, and num_layers=6 stands here, which is no key of a gpt2: call it n_layer"),
+        ({"model_type": "llama", "hidden_size": 8192, "n_heads": 64}, "num_attention_heads is missing, and n_heads=64 stands here"),
     ],
 )  # fmt: skip
 def test_a_default_never_stands_in_for_a_size_in_other_words(file, why):

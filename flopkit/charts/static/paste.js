@@ -54,6 +54,10 @@ window.flopkitPaste = (figure, {table, unable = {}, texts = [], wholes = {}, for
     if ("keys" in value) {
       const [key, said] = lookup(value, config), several = value.one ? value.keys.filter(each => Number.isSafeInteger(config[each])) : [];
       if (new Set(several.map(each => config[each])).size > 1) refuse(`${several.map(each => `${each}=${config[each]}`).join(" and ")} are two numbers for one size: leave out the one that is wrong.`);
+      if (value.strange?.includes(key) && said !== value.missing) {
+        const own = value.keys.find(each => table[kind].own.includes(each));
+        if (own && !Object.hasOwn(config, own)) refuse(`${own} is missing, and ${key}=${said} stands here, which is no key of a ${kind}: call it ${own}.`);
+      }
       if (said !== undefined && key === undefined) named_otherwise(value.keys, said, config, kind);
       if (said !== undefined) return whole(key, said, value.zero ? 0 : 1, value.most);
       return "else" in value ? get(value.else) : refuse(`This configuration of a ${kind} lacks ${value.keys.map(show).join(" or ")}: add it; transformers' AutoConfig shows the default that it would use.`);

@@ -7,6 +7,7 @@ The readers of `flopkit.models.architectures` run here on a configuration that h
     {…, "missing": value}                 and this where none of the keys is there, not even as null
     {…, "most": number}                   and more is refused; a number of a configuration is whole and at least 1,
     {…, "one": true}                      and several keys with different numbers are refused
+    {…, "strange": [...]}                 and another number than "missing" under one of these keys, where no other has one
     {…, "zero": true}                     or at least 0
     {"flag": value}                       whether it is true
     {"times" | "less" | "over": [a, b]}   a product, a difference, a quotient without remainder
@@ -153,7 +154,12 @@ class Asked(Fields):
         most = ({"most": MOST_LAYERS} if name == "layers" else {}) | (
             {"one": True} if name in ONE and len(keys) > 1 else {}
         )
-        return Value(keys=self._all(*keys), **self._missing(*keys), **most, **_zero(minimum))
+        odd = (
+            {"strange": strange}
+            if (strange := [key for key in self.strange(name) if key not in self.older.values()])
+            else {}
+        )
+        return Value(keys=self._all(*keys), **self._missing(*keys), **most, **odd, **_zero(minimum))
 
     def _all(self, *keys: str) -> list[str]:
         """The same keys, each after its older name."""
