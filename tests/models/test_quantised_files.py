@@ -142,3 +142,53 @@ def test_a_layer_of_two_halves_is_not_told_by_its_number():
     assert packed("longcat_flash", plain).weight_bytes() < 2 * packed("longcat_flash", plain).params
     with pytest.raises(ValueError, match="names layers of a longcat_flash by number"):
         packed("longcat_flash", told).weight_bytes()
+
+
+PLAIN = {key: value for key, value in fk.models.hf_config("llama-3-8b").items() if key != "torch_dtype"}
+
+
+@pytest.mark.parametrize(
+    ("name", "gigabytes", "more"),
+    [
+        ("llama-3-8b", 4.52, {}),  # mlx-community/Meta-Llama-3-8B-Instruct-4bit
+        ("llama-3.2-1b", 0.695, {}),  # mlx-community/Llama-3.2-1B-Instruct-4bit, whose table is tied
+        ("qwen3-30b-a3b", 17.2, {f"model.layers.{i}.mlp.gate": {"group_size": 64, "bits": 8} for i in range(48)}),
+    ],
+)
+def test_files_of_mlx_pack_tables_too(name, gigabytes, more):
+    """Sizes of the files on the Hub, which say it under one key or under two."""
+    said = {"group_size": 64, "bits": 4, **more}
+    model = fk.from_hf(fk.models.hf_config(name) | {"quantization": said})
+    assert model.weight_bytes() / 1e9 == pytest.approx(gigabytes, rel=2e-3)
+    both = fk.from_hf(fk.models.hf_config(name) | {"quantization": said, "quantization_config": said})
+    assert both.weight_bytes() == model.weight_bytes()
+
+
+def test_what_mlx_packs_otherwise():
+    """A module left as it is, one of more bits, and what is not read."""
+    said = {"group_size": 64, "bits": 4, "mode": "affine"}
+    plain = fk.from_hf(PLAIN | {"quantization": said})
+    one = 4096 * 14336
+    left = fk.from_hf(PLAIN | {"quantization": said | {"model.layers.3.mlp.down_proj": False}})
+    more = fk.from_hf(PLAIN | {"quantization": said | {"model.layers.3.mlp.down_proj": {"group_size": 64, "bits": 6}}})
+    assert (
+        left.weight_bytes() - plain.weight_bytes() == one * 11.5 / 8
+        and more.weight_bytes() - plain.weight_bytes() == one / 4
+    )
+    for odd, why in (({"mode": "new"}, "mode='new'"), ({"lm_head": {"bits": 8}}, "lm_head in a format of its own")):
+        with pytest.raises(ValueError, match=why):
+            fk.from_hf(PLAIN | {"quantization": said | odd}).weight_bytes()
+    with pytest.raises(ValueError, match="quantization_config='awq' is not read"):
+        fk.from_hf(PLAIN | {"quantization": "awq"}).weight_bytes()
+
+
+def test_fp8_with_a_scale_for_activations_has_one_for_a_tensor():
+    """AutoFP8's files, such as neuralmagic/Meta-Llama-3-8B-Instruct-FP8, have no blocks, and say nothing of them."""
+    model = fk.from_hf(
+        PLAIN
+        | {"quantization_config": {"quant_method": "fp8", "activation_scheme": "static", "ignored_layers": ["lm_head"]}}
+    )
+    ends = 2 * 128256 * 4096 + 65 * 4096
+    assert model.weight_bytes() == model.params - ends + 2 * ends and not any(
+        "weight_block_size" in note for note in model.notes
+    )

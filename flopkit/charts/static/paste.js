@@ -132,7 +132,7 @@ window.flopkitPaste = (figure, {table, unable = {}, texts = [], wholes = {}, for
   /* Which option of a control a quantization_config names, and a sentence on what it says. */
   let pasted;
   function stored(outer, config) {
-    const get = key => outer[key] ?? config[key], format = get("quantization_config") ?? get("compression_config");
+    const get = key => outer[key] ?? config[key], format = get("quantization_config") ?? get("compression_config") ?? get("quantization");
     if (format == null) return [state[formats.control] === pasted ? formats.first : undefined, ""];
     const same = (a, b) => !(a instanceof Float) && JSON.stringify(a ?? null) === JSON.stringify(b);
     const method = typeof format.quant_method === "string" ? ` (${cut(format.quant_method)})` : "", label = `“${formats.label}”`;

@@ -65,7 +65,7 @@ def formats_in(
     both = (config, text or {})
     base, notes = _dtype(_first(both, "dtype", "torch_dtype"))
     unquantised = None if base == _DEFAULT else Formats(rest=base)
-    said = _first(both, "quantization_config", "compression_config")
+    said = _first(both, "quantization_config", "compression_config", "quantization")
     if said is None:
         return unquantised, notes
     method = said.get("quant_method") if isinstance(said, Mapping) else None
@@ -73,6 +73,8 @@ def formats_in(
         method = "bitsandbytes"  # as transformers takes it
     elif method is None and isinstance(said, Mapping) and "quant_algo" in said:
         method = "modelopt"  # a word of nobody else
+    elif method is None and isinstance(said, Mapping) and {"group_size", "bits"} <= set(said):
+        method = "mlx"
     what = (
         f"quantization_config of method {short(method)}"
         if isinstance(said, Mapping)
@@ -162,6 +164,7 @@ def _formats(plan: Plan, model: Stack, base: str, family: str) -> tuple[Formats,
         rest=base,
         **by_role,
         head=head,
+        embedding=head if plan.tables else None,
         norms=base,
         others=tuple(others),
         compute=_compute(plan, usual, others, base),
