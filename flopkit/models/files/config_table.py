@@ -224,8 +224,9 @@ def reader_table(settings: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> 
     *settings* makes the form's settings of the numbers that a reader gives to `flopkit.models.transformer`.
 
     >>> table = reader_table(lambda numbers: {"width": numbers["d_model"], "heads": numbers["attention"].heads})
-    >>> table["llama"]["set"]["width"]
-    {'keys': ['hidden_size', 'n_embd', 'd_model'], 'missing': 4096}
+    >>> width = table["llama"]["set"]["width"]
+    >>> width["keys"], width["missing"]
+    (['hidden_size', 'n_embd', 'd_model'], 4096)
     """
     table = {}
     for kind in (*FORMS, *(other for other, family in SAME.items() if family in FORMS)):
