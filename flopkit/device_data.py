@@ -304,7 +304,10 @@ def _alike(one: str, other: str, least: int = 4) -> bool:
     """The same, or a slip apart, where neither has fewer letters than *least*."""
     from difflib import SequenceMatcher  # loaded when something is wrong, and not with every import
 
-    return one == other or (min(len(one), len(other)) >= least and SequenceMatcher(None, one, other).ratio() > 0.75)
+    if one == other or min(len(one), len(other)) < least:
+        return one == other
+    found = SequenceMatcher(None, one, other)
+    return found.real_quick_ratio() > 0.75 and found.ratio() > 0.75
 
 
 # -- names that are no card's ------------------------------------------------------------------------------------
