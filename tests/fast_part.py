@@ -47,6 +47,7 @@ COSTLY = (
     "diagnosis/test_threads.py::test_of_arbitrary_mfus_few_are_explained",
     "experiments/test_all_reduce.py",
     "experiments/test_cnn_operators.py",
+    "experiments/test_cnns.py",
     "experiments/test_experiments.py",
     "experiments/test_experts.py",
     "experiments/test_strategies.py",
