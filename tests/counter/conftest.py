@@ -1,4 +1,4 @@
-"""Notes which of the counter's formulas the tests call, so that one without a test is told at the end."""
+"""Notes which operators' formulas the tests call, so that one without a test is told at the end."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 
 import pytest
 
+import flopkit.counter.formulas  # noqa: F401  (its files register them)
 from flopkit.counter.registry import FORMULAS, RULES
 
 CALLED: set[str] = set()
@@ -14,11 +15,11 @@ LAST = "::test_every_formula_is_called_by_a_test"
 
 
 def _noted(formula):
-    """The same formula; CALLED has its name and its file from its first call on."""
+    """The same formula; CALLED has the names of the operators for which it was called."""
 
     @functools.wraps(formula)
     def noted(call):
-        CALLED.add(f"{formula.__module__}.{formula.__qualname__}")
+        CALLED.add(call.name)
         return formula(call)
 
     return noted
@@ -41,5 +42,5 @@ def pytest_deselected(items):
 
 @pytest.fixture
 def called():
-    """The names of the formulas that were called so far; None where some tests of this folder are passed over."""
+    """The names of the operators whose formulas were called so far; None where some tests of this folder are passed over."""
     return None if PASSED_OVER else CALLED
