@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,23 @@ EXTREMES = [
     drawings.waiting_row(kernels=1),
     drawings.saved_by_cures({f"{i} a cure of some name": (1.234 * i + 1, 1.01 * i + 1) for i in range(1, 9)}),
     drawings.saved_by_cures({"CUDA graphs": (1.001, 1.0)}),
+    drawings.bottlenecks(1, 1, 1, 1),
+    drawings.bottlenecks(128, 80, 224, 1024),
+    drawings.inverted_bottleneck(1, 1, 1),
+    drawings.inverted_bottleneck(960, 224, 1024),
+    drawings.interval_of_rounds(1),
+    drawings.interval_of_rounds(12345),
+    drawings.node_cards(1, "dgx-a100"),
+    drawings.node_cards(10_000, "dgx-b200"),
+    drawings.norm_steps(64),
+    drawings.norm_steps(2**20),
+    drawings.numerators("gpt2", 1024, 1_000_000),
+    drawings.numerators("llama-3.1-405b", 2**17, 1, "b200"),
+    drawings.seen_calls(1, 8, 8),
+    drawings.seen_calls(2**16, 2**14, 2**16),
+    drawings.warm_up(1),
+    drawings.warm_up(12345),
+    drawings.batch_crossing("xeon", "fp32"),
 ]
 DRAWN = [getattr(drawings, name)() for name in NAMES] + EXTREMES
 
@@ -99,6 +117,14 @@ WORDS = """() => [...document.querySelectorAll('.fk-sheets > svg')].map(svg => {
   return {frame: box(svg), words: [...svg.querySelectorAll('text')].map(text =>
     ({text: text.textContent, box: box(text), size: text.getScreenCTM().a * text.getAttribute('font-size'), ink: getComputedStyle(text).fill}))};
 })"""
+
+
+def test_every_drawing_with_settings_is_tried_at_others():
+    """A drawing's name is that of its function with dashes, or begins so."""
+    takes = {name for name in NAMES if inspect.signature(getattr(drawings, name)).parameters}
+    first = {name: getattr(drawings, name)().name for name in takes}
+    tried = {drawing.name for drawing in EXTREMES}
+    assert {name for name, drawn in first.items() if drawn not in tried} == set()
 
 
 @pytest.fixture(scope="module")

@@ -117,7 +117,7 @@ def node_cards(gigabytes: int = 16, where: str = "dgx-h100") -> Drawing:
     card = si(each.sent, "B")
     one_card = gigabytes * 10**9 / place.network
     words = {
-        "one group of 16, whole model on each": (both.on(place), range(8), "the links in the node take"),
+        "one group of 16, whole model on each": (both.on(place), range(8), "links in the node take"),
         "eight groups of 2, an eighth on each": (each.on(place, in_node=1), range(1), "that takes"),
     }
     canvases = []
