@@ -161,7 +161,7 @@ def five_reasons(
     canvas.line(LEFT, foot, RIGHT, foot)
     canvas.line(LEFT, TOP, LEFT, foot)
     canvas.text(6, 12, f"FLOP/s, {gpu.title}, {dtype}", anchor="start", colour=MUTED)
-    for power in range(math.ceil(math.log10(ridge / 40)), math.floor(math.log10(ridge * 40)) + 1):
+    for power in range(math.ceil(math.log10(ridge / 40)), math.floor(math.log10(ridge * 20)) + 1):  # room for its digits
         canvas.line(x(10**power / ridge), foot, x(10**power / ridge), foot + 4)
         canvas.text(x(10**power / ridge), foot + 13, count(10**power), colour=MUTED)
     for power in range(math.ceil(math.log10(peak / 110)), math.floor(math.log10(3 * peak)) + 1):
