@@ -149,8 +149,8 @@ def five_reasons(
     for name, (value, least, most) in limits.items():
         if not least <= value <= most:
             raise ValueError(f"five_reasons({name}={value!r}): give {least} to {most}, so that its arrow can be drawn")
-    peak, bandwidth, ridge = gpu.peak(dtype), gpu.bandwidth, gpu.ridge(dtype)
-    canvas, foot = Canvas(418), 270.0
+    peak, ridge, foot = gpu.peak(dtype), gpu.ridge(dtype), 270.0
+    canvas = Canvas(418)
 
     def x(place: float) -> float:  # an intensity over the ridge
         return LEFT + (RIGHT - LEFT) * math.log(40 * place) / math.log(1600)
@@ -161,7 +161,7 @@ def five_reasons(
     canvas.line(LEFT, foot, RIGHT, foot)
     canvas.line(LEFT, TOP, LEFT, foot)
     canvas.text(6, 12, f"FLOP/s, {gpu.title}, {dtype}", anchor="start", colour=MUTED)
-    for power in range(math.ceil(math.log10(ridge / 40)), math.floor(math.log10(ridge * 20)) + 1):  # room for its digits
+    for power in range(math.ceil(math.log10(ridge / 40)), math.floor(math.log10(ridge * 20)) + 1):
         canvas.line(x(10**power / ridge), foot, x(10**power / ridge), foot + 4)
         canvas.text(x(10**power / ridge), foot + 13, count(10**power), colour=MUTED)
     for power in range(math.ceil(math.log10(peak / 110)), math.floor(math.log10(3 * peak)) + 1):
