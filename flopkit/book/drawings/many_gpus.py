@@ -116,9 +116,10 @@ def node_cards(gigabytes: int = 16, where: str = "dgx-h100") -> Drawing:
     both = all_reduce(bytes=gigabytes * 10**9, ranks=16)
     card = si(each.sent, "B")
     ring = both.sent / place.network  # all that a GPU of one ring through both nodes sends
+    links = 2 * reduce_scatter(bytes=gigabytes * 10**9, ranks=8).sent / place.link
     crossing = f"each card sends {card}, {seconds(each.sent / place.network)}"
     words = {
-        "one group of 16, whole model on each": (range(8), f"{crossing}; links, longer: {seconds(both.on(place))}"),
+        "one group of 16, whole model on each": (range(8), f"{crossing}; the links take {seconds(links)}"),
         "eight groups of 2, an eighth on each": (range(1), crossing),
     }
     canvases = []
