@@ -71,6 +71,7 @@ EXTREMES = [
     drawings.growing_core("llama-3.1-405b", (1, 64, 2**20, 2**22, 2**24)),
     drawings.layer_timeline("llama-3.1-405b", 131072),
     drawings.layer_timeline("gpt2", 1),
+    drawings.node_cards(gigabytes=9_876),
     drawings.hidden_exchange(sequences=8, seq=8192),
     drawings.hidden_exchange(sequences=2, seq=256, model="llama-3.1-405b", where="dgx-a100"),
     drawings.two_errors("llama-3-8b", (1, 2**20)),
