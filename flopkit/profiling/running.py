@@ -6,20 +6,20 @@ import contextlib
 import inspect
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from flopkit.counter.running import in_order
-from flopkit.measuring import arguments
 from flopkit.measuring.protocol import BUDGET
 from flopkit.measuring.running import measure
+from flopkit.profiling.comparing import Program
 from flopkit.profiling.events import LOADER, STEP, Trace, read_trace
 from flopkit.profiling.matching import ATTENTION
 from flopkit.profiling.profile import Profile
 from flopkit.sizes import positive
 
-__all__ = ["profile"]
+__all__ = ["profile", "trace_of"]
 
 STEPS = (3, 10)  # at least, at most
 ALONE = "run equally many steps on each under torch.profiler, and join: flopkit.profiling.Profile.from_trace(path, flopkit.profiling.in_order(step))"
@@ -91,15 +91,17 @@ def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None
     if not report.order:
         raise ValueError(f"fn={name}: no operator of torch ran in it; pass a step that runs some")
     steps = max(STEPS[0], min(STEPS[1], int(budget / 2 / plain.seconds)))
-    run = arguments.rotating(fn, arguments.copies((args, kwargs), arguments.place(arguments.tensors(args, kwargs))))
-    trace = _traced(run, name, steps)
+    program = Program(fn, args, kwargs)
+    run = program.run()
+    turns = [(contextlib.nullcontext, run)]
+    trace = trace_of(turns, [0] * steps, name)
     if trace.is_compiled:  # and products may be in another order, so their sizes are asked for, too
-        trace = _traced(run, name, steps, record_shapes=True)
+        trace = trace_of(turns, [0] * steps, name, record_shapes=True)
     masks = _causal_masks()
     if any(entry.op == ATTENTION for entry, *_ in report.order):
         with masks:
             run()
-    return Profile(trace, report, plain, causal_masks=masks.found)
+    return Profile(trace, report, plain, causal_masks=masks.found, program=program)
 
 
 def _profiler_runs() -> bool:
@@ -126,8 +128,8 @@ def _all_threads() -> Any:
         return None
 
 
-def _traced(run: Callable[[], object], name: str, steps: int, record_shapes: bool = False) -> Trace:
-    """So many steps under torch's profiler, after one that is not kept."""
+def trace_of(turns: Sequence[tuple[Any, Callable[[], object]]], order: Sequence[int], name: str, record_shapes: bool = False) -> Trace:  # fmt: skip
+    """Steps under torch's profiler, each that of its number in *turns*, under its settings; after one of each that is not kept."""
     import torch
     from torch.profiler import ProfilerActivity, record_function
 
@@ -139,13 +141,16 @@ def _traced(run: Callable[[], object], name: str, steps: int, record_shapes: boo
     with _unheard():
         prof.__enter__()
     try:
-        run()  # the first event of all takes the profiler milliseconds
+        for settings, run in turns:
+            with settings():
+                run()  # the first event of all takes the profiler milliseconds
         if not _profiler_runs():
             raise ValueError(f"fn={name}: it runs torch's profiler, and only one can run; take it out of the step")
         wait()
         with _marked_iterators():
-            for step in range(steps):
-                with record_function(f"{STEP}{step}"):
+            for number, which in enumerate(order):
+                settings, run = turns[which]
+                with settings(), record_function(f"{STEP}{number}"):
                     run()
                     wait()
     finally:
