@@ -275,7 +275,9 @@ def _rows(a: Joined, b: Joined, plain: Any, paired: bool = False, drift: float =
                 "low": saved - half, "high": saved + half, "verdict": verdict}  # fmt: skip
 
     mine, theirs = by_step(a), by_step(b)
-    places = list(dict.fromkeys([*mine, *theirs]))
+    places = [
+        place for place in dict.fromkeys([*mine, *theirs]) if any(mine.get(place, ())) or any(theirs.get(place, ()))
+    ]
     none = [[0.0] * len(each.steps) for each in (a, b)]
     rows = [
         entry(place, mine.get(place, none[0]), theirs.get(place, none[1]), MISS / 2 / len(places)) for place in places
