@@ -34,8 +34,10 @@ MISS = (
     0.05  # the chance that any row of an unchanged program is called faster or slower; half of it is the plain time's
 )
 WIDE = 0.2  # of a row: an interval wider than this to either side, with zero in it, says nothing
+BUDGET = 20.0  # s, where the caller names none
 NARROW = 0.01  # of the step: an interval that narrow ends the turns
 PAIRS = (8, 5000)  # of blocks: at least, at most
+PLAIN = 0.75  # of the time: without the profiler
 TRACED = (3, 100)  # pairs of steps under the profiler
 EVENTS = 50_000  # of their trace: a second to join
 RUNS = (8, 24)  # of a program that is measured again, to see how much the machine drifts
@@ -233,9 +235,9 @@ def compared(before: Any, after: Any, budget: float, may_run: bool) -> tuple[Row
     on_gpu = before.joined.on_gpu
     if not why:
         timers = [each.program.timer(on_gpu) for each in both]
-        pairs = in_turns(timers[0], timers[1], budget / 2, BLOCK[on_gpu])
+        pairs = in_turns(timers[0], timers[1], PLAIN * budget, BLOCK[on_gpu])
         events = sum(len(each.trace.events) / len(each.joined.steps) for each in both)
-        steps = int(min(budget / 2 / (before.seconds + after.seconds), EVENTS / events))
+        steps = int(min((1 - PLAIN) * budget / (before.seconds + after.seconds), EVENTS / events))
         rows = _rows(*traced(before, after, max(TRACED[0], min(TRACED[1], steps))), pairs, paired=True)
         how = f"in turns, {len(pairs[0]):,} pairs"
         then = after.plain.seconds / before.plain.seconds

@@ -16,8 +16,8 @@ from flopkit import devices, units
 from flopkit.counter.breakdown import check_depth
 from flopkit.dtypes import format_of
 from flopkit.measuring.measurement import Measurement
-from flopkit.measuring.protocol import BUDGET, interval
-from flopkit.profiling.comparing import Program
+from flopkit.measuring.protocol import interval
+from flopkit.profiling.comparing import BUDGET, Program, compared
 from flopkit.profiling.events import Trace, read_trace
 from flopkit.profiling.joining import NOT_JOINED, Joined, join
 from flopkit.profiling.matching import WHOLE, Key
@@ -249,7 +249,7 @@ class Profile:
         after : Profile
             The same step, changed.
         time_budget : float, optional
-            Seconds for it. None: at most ten, fewer where the interval is soon narrow.
+            Seconds for it. None: at most twenty, fewer where the interval is soon narrow.
         in_turns : bool, optional
             False: nothing runs, and what was recorded is compared.
 
@@ -272,8 +272,6 @@ class Profile:
         the caption says why the two were measured apart. Then *after* runs again several times, and the interval contains how much those
         times differ. Profiles `from_trace` cannot run: their verdicts say *measured apart*, for nobody knows what the machine did in between.
         """
-        from flopkit.profiling.comparing import compared
-
         if not isinstance(after, Profile):
             raise TypeError(f"after={after!r}: must be a Profile, the result of fk.profile(...)")
         budget = BUDGET if time_budget is None else positive("time_budget", time_budget, "seconds")
