@@ -82,12 +82,9 @@ class LightningCallback(Callback):  # type: ignore[misc, unused-ignore]
         if self._seen % trainer.log_every_n_steps == 0:
             pl_module.log_dict(self.loop.metrics(), on_step=True, on_epoch=False, rank_zero_only=True)
 
-    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+    def on_validation_start(self, trainer: Any, pl_module: Any, checkpoint: Any = None) -> None:
         """What follows is in no step."""
         if self.loop is not None:
             self.loop.pause()
 
-    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
-        """What follows is in no step."""
-        if self.loop is not None:
-            self.loop.pause()
+    on_save_checkpoint = on_validation_start
