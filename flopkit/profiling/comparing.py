@@ -8,13 +8,14 @@ the other, whatever the machine does.
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import random
 import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -44,27 +45,25 @@ RUNS = (8, 24)  # of a program that is measured again, to see how much the machi
 BLOCK = {False: 1e-3, True: 5e-2}  # s, on a CPU and on a GPU: calls that are timed together
 OTHER = 0.01  # of the bytes: less is no other program, such as what an iterator draws when it begins
 APART = 1.5  # two ratios that differ by more are not of the same programs, or of the same machine
-CHANGED = "it does something else now than when it was profiled"
 
 Rows = list[dict[str, Any]]
 
 
 @dataclass(eq=False)
 class Program:
-    """A step that was profiled, to be run again as it was: with as many threads, and gradients or none."""
+    """A step that was profiled, to be run again as it was: with as many threads, and gradients or none. And the timer of it."""
 
     fn: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    threads: int = field(init=False)
-    gradients: tuple[bool, bool] = field(init=False)  # whether they are recorded, and whether in inference mode
-    tf32: tuple[bool, bool] = field(init=False)
+    timer: Any = None
 
     def __post_init__(self) -> None:
         import torch
 
         self.threads, self.tf32 = torch.get_num_threads(), tf32_switches()
-        self.gradients = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        self.gradients, self.inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        self.parts = [self.fn, *self.args, *self.kwargs.values()]
 
     @contextlib.contextmanager
     def settings(self) -> Iterator[None]:
@@ -75,17 +74,18 @@ class Program:
         if threads != self.threads:
             torch.set_num_threads(self.threads)
         try:
-            with torch.inference_mode(self.gradients[1]), torch.set_grad_enabled(self.gradients[0]):
+            with torch.inference_mode(self.inference), torch.set_grad_enabled(self.gradients):
                 yield
         finally:
             if threads != self.threads:
                 torch.set_num_threads(threads)
 
     def is_call(self, other: Program) -> bool:
-        """Whether both are one and the same call, so that only one of them is still there."""
-        mine, theirs = ([each.fn, *each.args, *each.kwargs.values()] for each in (self, other))
-        same = len(mine) == len(theirs) and all(a is b for a, b in zip(mine, theirs, strict=True))
-        return same and (self.threads, self.gradients) == (other.threads, other.gradients)
+        """Whether both are one and the same call under the same settings, so that only one of them is still there."""
+        mine, theirs = (
+            (list(map(id, each.parts)), each.threads, each.gradients, each.inference) for each in (self, other)
+        )
+        return mine == theirs
 
     def unlike(self, report: Any) -> str:
         """Why it is no more what was counted; empty where it is."""
@@ -96,47 +96,36 @@ class Program:
                 now = in_order(self.fn, *self.args, **self.kwargs)
         except Exception as error:
             return f"it cannot run any more, {type(error).__name__}"
-        calls, others = (
-            Counter((entry.op, entry.work.bytes, macs_of(entry.work)) for entry, *_ in each.order or () if entry.work.status != FREE)
-            for each in (report, now)
-        )  # fmt: skip
-        gone = ((calls - others) + (others - calls)).items()
-        moved = sum(bytes * times for (_, bytes, _), times in gone)
-        products = any(work for (_, _, work), _ in gone)
-        return CHANGED * (products or moved > OTHER * max(1, report.bytes))
+
+        def calls(report: Any) -> Counter[Any]:
+            works = ((entry.op, entry.work) for entry, *_ in report.order if entry.work.status != FREE)
+            return Counter((op, work.bytes, sum(sum(kind.values()) for kind in work.carried_out)) for op, work in works)
+
+        gone = (calls(report) - calls(now)) + (calls(now) - calls(report))
+        moved = sum(bytes * times for (_, bytes, _), times in gone.items())
+        changed = any(macs for _, _, macs in gone) or moved > OTHER * report.bytes
+        return "it does something else now than when it was profiled" * changed
 
     def run(self) -> Callable[[], object]:
         """A call of it, with arguments that rotate past the cache."""
         where = arguments.place(arguments.tensors(self.args, self.kwargs))
         return arguments.rotating(self.fn, arguments.copies((self.args, self.kwargs), where))
 
-    def timer(self, on_gpu: bool) -> Timer:
-        """What times it, under its settings."""
+    def timed(self, on_gpu: bool) -> Program:
+        """The same, with what times it."""
         import torch
 
+        found = copy.copy(self)  # for copies of the arguments go with the timer
         with self.settings():
-            plain, _ = timer_for(self.run(), torch, on_gpu)
-        return _Under(self, plain)
-
-
-@dataclass(frozen=True)
-class _Under:
-    """The timer of a program, which runs as it was."""
-
-    program: Program
-    plain: Any
+            found.timer, _ = timer_for(self.run(), torch, on_gpu)
+        return found
 
     def now(self) -> float:
         return time.perf_counter()
 
     def calls(self, count: int) -> list[float]:
-        with self.program.settings():
-            return list(self.plain.calls(count))
-
-
-def macs_of(work: Any) -> Any:
-    """All multiply-adds of a call."""
-    return sum(sum(kind.values()) for kind in work.carried_out)
+        with self.settings():
+            return list(self.timer.calls(count))
 
 
 def orders(draw: Callable[[], float]) -> Iterator[tuple[int, int]]:
@@ -234,8 +223,7 @@ def compared(before: Any, after: Any, budget: float, may_run: bool) -> tuple[Row
         why = "both are one call, so what it was before is gone: compare two functions"
     on_gpu = before.joined.on_gpu
     if not why:
-        timers = [each.program.timer(on_gpu) for each in both]
-        pairs = in_turns(timers[0], timers[1], PLAIN * budget, BLOCK[on_gpu])
+        pairs = in_turns(before.program.timed(on_gpu), after.program.timed(on_gpu), PLAIN * budget, BLOCK[on_gpu])
         events = sum(len(each.trace.events) / len(each.joined.steps) for each in both)
         steps = int(min((1 - PLAIN) * budget / (before.seconds + after.seconds), EVENTS / events))
         rows = _rows(*traced(before, after, max(TRACED[0], min(TRACED[1], steps))), pairs, paired=True)
@@ -249,7 +237,7 @@ def compared(before: Any, after: Any, budget: float, may_run: bool) -> tuple[Row
     drift, apart = 0.0, ", measured apart"
     if not gone[1]:
         length = after.plain.calls * after.plain.seconds
-        drift, apart = drift_of(after.program.timer(on_gpu), budget, length, after.plain.seconds), ""
+        drift, apart = drift_of(after.program.timed(on_gpu), budget, length, after.plain.seconds), ""
         why += f"; runs of one program differ by up to {units.percent(drift)} here"
     plain = [each.plain.round_means for each in both] if before.plain and after.plain else None
     return _rows(before.joined, after.joined, plain, drift=drift, apart=apart), f"measured apart ({why})"

@@ -73,6 +73,8 @@ def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None
     >>> abs(sum(row["seconds"] for row in found.by_op()) / found.seconds - 1) < 1e-6
     True
     """
+    import torch
+
     if not callable(fn):
         raise TypeError(f"fn={fn!r}: must be a function or a module; pass its arguments after it, profile(fn, x)")
     budget = BUDGET if time_budget is None else positive("time_budget", time_budget, "seconds")
@@ -82,10 +84,11 @@ def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None
             raise TypeError(f"fn={name}: a call of it runs nothing yet; pass lambda: {way}({name}(…))")
     if _profiler_runs():
         raise ValueError("torch's profiler is running, and only one can: call fk.profile outside of its block")
-    if _has_peers() and in_order(fn, *args, **kwargs).communication.rows:
-        raise ValueError(
-            f"fn={name}: it communicates with other ranks, and ranks that run it by their own clocks lose step; {ALONE}"
-        )
+    group: Any = torch.distributed
+    has_peers = group.is_available() and group.is_initialized() and group.get_world_size() > 1
+    if has_peers and in_order(fn, *args, **kwargs).communication.rows:  # one rank would wait for ever
+        why = "it communicates with other ranks, and ranks that run it by their own clocks lose step"
+        raise ValueError(f"fn={name}: {why}; {ALONE}")
     plain = measure(fn, *args, time_budget=budget / 2, **kwargs)
     report = in_order(fn, *args, **kwargs)
     if not report.order:
@@ -108,14 +111,6 @@ def _profiler_runs() -> bool:
     import torch
 
     return bool(torch.autograd.profiler._is_profiler_enabled)
-
-
-def _has_peers() -> bool:
-    """Each rank of a job would decide by its own clock how often it runs the step, and wait for ever for the others."""
-    import torch
-
-    group: Any = torch.distributed
-    return bool(group.is_available() and group.is_initialized() and group.get_world_size() > 1)
 
 
 def _all_threads() -> Any:
@@ -185,7 +180,7 @@ def _unheard() -> Iterator[None]:
     """Without the lines that the profiler writes past Python's standard error when it starts and when it ends; all others come through."""
     try:
         kept = os.dup(2)
-    except OSError:  # there is none
+    except OSError:  # there is no standard error
         yield
         return
     with os.fdopen(kept, "wb", 0) as heard, tempfile.TemporaryFile() as said:
@@ -207,10 +202,9 @@ def _causal_masks() -> Any:
         if not isinstance(mask, torch.Tensor) or mask.device.type == "meta" or mask.dim() < 2:
             return False
         lower = torch.ones(mask.shape[-2:], dtype=torch.bool, device=mask.device).tril()
-        if mask.dtype is torch.bool:
-            return bool((mask == lower).all())
-        hidden = mask.isneginf() | (mask <= torch.finfo(mask.dtype).min)
-        return bool(((mask == 0) == lower).all()) and bool((hidden == ~lower).all())
+        is_bool = mask.dtype is torch.bool
+        seen, hidden = (mask, ~mask) if is_bool else (mask == 0, mask <= torch.finfo(mask.dtype).min)
+        return bool(((seen == lower) & (hidden == ~lower)).all())
 
     class Masks(TorchFunctionMode):
         found = 0
