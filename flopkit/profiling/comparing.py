@@ -217,7 +217,7 @@ def traced(before: Any, after: Any, pairs: int) -> tuple[Joined, Joined]:
 def compared(before: Any, after: Any, budget: float, may_run: bool) -> tuple[Rows, str]:
     """The rows of `flopkit.profiling.Profile.compare`, and how they were measured."""
     both = (before, after)
-    gone = ["in_turns=False" if not may_run else "a trace cannot run" if each.program is None else each.program.unlike(each.report) for each in both]  # fmt: skip
+    gone = ["in_turns=False" if not may_run else "only its trace is here" if each.program is None else each.program.unlike(each.report) for each in both]  # fmt: skip
     why = next((f"{name}: {reason}" for name, reason in zip(("before", "after"), gone, strict=True) if reason), "")
     if not why and before.program.is_call(after.program):
         why = "both are one call, so what it was before is gone: compare two functions"

@@ -58,6 +58,9 @@ class Profile:
         ):  # fmt: skip
             self.notes += [note] * bool(number)
 
+    def __getstate__(self) -> dict[str, Any]:  # a program does not go to another process
+        return {**self.__dict__, "program": None}
+
     @classmethod
     def from_trace(cls, path: Any, report: Any, device: Any = None, dtype: Any = None) -> Profile:
         """Join a trace that is there already, of a GPU in another machine or of a long job, with a count of the same step.

@@ -1,6 +1,7 @@
 """What came of a change: on simulated machines that change their speed, and of programs that run again, or cannot."""
 
 import math
+import pickle
 import random
 import statistics
 
@@ -182,6 +183,13 @@ def test_what_is_gone_is_not_run_in_its_place():
     table = once.compare(twice, time_budget=0.2)
     assert "both are one call" in table.caption and "runs of one program differ by up to" in table.caption
     assert verdicts(table)["(the step)"] in ("no difference seen", "cannot be told")
+
+
+def test_a_profile_that_went_to_another_process_is_its_trace():
+    found = profile(lambda: X @ X, time_budget=0.02)
+    again = pickle.loads(pickle.dumps(found))
+    assert again.table().rows == found.table().rows and found.program is not None
+    assert "measured apart (after: only its trace is here)" in found.compare(again, time_budget=0.1).caption
 
 
 def test_nothing_runs_where_nothing_may():
