@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import math
 import random
 import statistics
@@ -44,7 +45,7 @@ EVENTS = 50_000  # of their trace: a second to join
 RUNS = (8, 24)  # of a program that is measured again, to see how much the machine drifts
 BLOCK = {False: 1e-3, True: 5e-2}  # s, on a CPU and on a GPU: calls that are timed together
 OTHER = 0.01  # of the bytes: less is no other program, such as what an iterator draws when it begins
-APART = 1.5  # two ratios that differ by more are not of the same programs, or of the same machine
+APART = 1.1  # two ratios that differ by more are not of the same programs, or of the same machine
 
 Rows = list[dict[str, Any]]
 
@@ -63,7 +64,6 @@ class Program:
 
         self.threads, self.tf32 = torch.get_num_threads(), tf32_switches()
         self.gradients, self.inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
-        self.parts = [self.fn, *self.args, *self.kwargs.values()]
 
     @contextlib.contextmanager
     def settings(self) -> Iterator[None]:
@@ -82,9 +82,19 @@ class Program:
 
     def is_call(self, other: Program) -> bool:
         """Whether both are one and the same call under the same settings, so that only one of them is still there."""
+
+        def parts(fn: Any, *given: Any) -> list[int]:
+            if isinstance(fn, functools.partial):
+                return parts(fn.func, *fn.args, *fn.keywords.values(), *given)
+            inner = (
+                (fn.__self__, fn.__func__) if hasattr(fn, "__func__") else (fn,)
+            )  # each look at a method makes a new one
+            return [id(each) for each in (*inner, *given)]
+
         mine, theirs = (
-            (list(map(id, each.parts)), each.threads, each.gradients, each.inference) for each in (self, other)
-        )
+            (parts(each.fn, *each.args, *each.kwargs.values()), each.threads, each.gradients, each.inference)
+            for each in (self, other)
+        )  # fmt: skip
         return mine == theirs
 
     def unlike(self, report: Any) -> str:
@@ -104,7 +114,7 @@ class Program:
         gone = (calls(report) - calls(now)) + (calls(now) - calls(report))
         moved = sum(bytes * times for (_, bytes, _), times in gone.items())
         changed = any(macs for _, _, macs in gone) or moved > OTHER * report.bytes
-        return "it does something else now than when it was profiled" * changed
+        return "a step of it does something else now than the one that was counted" * changed
 
     def run(self) -> Callable[[], object]:
         """A call of it, with arguments that rotate past the cache."""

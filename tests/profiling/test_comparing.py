@@ -1,16 +1,18 @@
 """What came of a change: on simulated machines that change their speed, and of programs that run again, or cannot."""
 
+import dataclasses
 import math
 import pickle
 import random
 import statistics
+from functools import partial
 
 import pytest
 import torch
 
 from flopkit.measuring.protocol import STUDENT, Timing
 from flopkit.profiling import profile
-from flopkit.profiling.comparing import MISS, drift_of, half_of, in_turns, student
+from flopkit.profiling.comparing import MISS, Program, drift_of, half_of, in_turns, student
 
 
 class Machine:
@@ -173,7 +175,7 @@ def test_what_is_gone_is_not_run_in_its_place():
     layers[0] = torch.nn.Linear(64, 640)
     after = profile(step, time_budget=0.05)
     table = before.compare(after, time_budget=0.2)
-    assert "measured apart (before: it does something else now" in table.caption
+    assert "measured apart (before: a step of it does something else now" in table.caption
     assert "runs of one program differ by up to" in table.caption
     layers[0] = None
     said = before.compare(after, time_budget=0.2)
@@ -181,6 +183,11 @@ def test_what_is_gone_is_not_run_in_its_place():
     assert all(row["verdict"].endswith(", measured apart") or "c" in row["verdict"] for row in said)
     once, twice = profile(short, time_budget=0.05), profile(short, time_budget=0.05)
     table = once.compare(twice, time_budget=0.2)
+    layer = torch.nn.Linear(64, 64)
+    for one, other in ((layer.forward, layer.forward), (partial(torch.mm, X), partial(torch.mm, X))):
+        assert Program(one, (X,), {}).is_call(Program(other, (X,), {}))
+        assert not Program(one, (X,), {}).is_call(Program(other, (WIDE,), {}))
+    assert not Program(short, (), {}).is_call(Program(alike, (), {}))
     assert "both are one call" in table.caption and "runs of one program differ by up to" in table.caption
     assert verdicts(table)["(the step)"] in ("no difference seen", "cannot be told")
 
@@ -209,20 +216,8 @@ def test_nothing_runs_where_nothing_may():
 
 
 def test_profiles_that_say_something_else_than_the_turns_are_told():
-    """A sleep that went between the two: no operator shows it."""
-    import time
-
-    asleep = [0.003]
-
-    def before():
-        time.sleep(asleep[0])
-        return X @ X
-
-    def after():
-        time.sleep(asleep[0])
-        return X @ X
-
-    one = profile(before, time_budget=0.1)
-    asleep[0] = 0.0
-    other = profile(after, time_budget=0.1)
-    assert "or what one of them runs did" in one.compare(other, time_budget=0.2).caption
+    """As where both programs changed in place, by what no operator shows: here one profile says ten times as long."""
+    one, other = (profile(each, time_budget=0.1) for each in (short, alike))
+    other.plain = dataclasses.replace(other.plain, seconds=10 * one.plain.seconds)
+    caption = one.compare(other, time_budget=0.2).caption
+    assert "the profiles said 10 times as long: the machine changed, or what one of them runs did" in caption
