@@ -39,7 +39,7 @@ def apart(before, after):
     )
 
 
-def rows_comparing(unchanged=40, changed=20):
+def rows_comparing(unchanged=40, changed=20, seconds=1.0):
     """Pairs of profiles one after the other: of two models alike, of one and the same call, and of five layers and four."""
     import torch
 
@@ -53,9 +53,9 @@ def rows_comparing(unchanged=40, changed=20):
         tries = changed if kind == "a fifth less" else unchanged // 2
         verdicts, others, naive, took, saved = [], [], [], [], []
         for _ in range(tries):
-            before, after = (fk.profile(step, time_budget=1) for step in steps)
+            before, after = (fk.profile(step, time_budget=seconds) for step in steps)
             start = time.perf_counter()
-            [under, plain, *rows] = before.compare(after)
+            [under, plain, *rows] = before.compare(after, time_budget=20 * seconds)
             took.append(time.perf_counter() - start)
             verdicts.append(plain["verdict"])
             others.append({under["verdict"], *(row["verdict"] for row in rows)} & {"faster", "slower"})
