@@ -32,9 +32,8 @@ from flopkit.profiling.joining import Joined, inside, join
 
 __all__ = ["Program", "compared", "drift_of", "in_turns", "student", "traced"]
 
-MISS = (
-    0.05  # the chance that any row of an unchanged program is called faster or slower; half of it is the plain time's
-)
+# The chance that any row of an unchanged program is called faster or slower; half of it is the plain time's.
+MISS = 0.01
 WIDE = 0.2  # of a row: an interval wider than this to either side, with zero in it, says nothing
 BUDGET = 20.0  # s, where the caller names none
 NARROW = 0.01  # of the step: an interval that narrow ends the turns
@@ -168,16 +167,16 @@ def in_turns(
 def drift_of(timer: Timer, budget: float, length: float, known: float) -> float:
     """The share by which two runs of one program differ at most, by runs of about that *length* and one that took *known* seconds a call.
 
-    At most: in 95 of 100 cases, by Student's t over the logarithms.
+    At most: but for half of `MISS`, by Student's t over the logarithms.
     """
     start, runs = timer.now(), [known]
     calls = max(1, round(min(length, budget / RUNS[0]) / max(statistics.median(timer.calls(3)), 1e-9)))
     while len(runs) <= RUNS[0] or (len(runs) <= RUNS[1] and timer.now() - start < budget):
         runs.append(statistics.fmean(timer.calls(calls)))
-    return math.expm1(student(len(runs) - 1) * math.sqrt(2) * statistics.stdev(map(math.log, runs)))
+    return math.expm1(student(len(runs) - 1, MISS / 2) * math.sqrt(2) * statistics.stdev(map(math.log, runs)))
 
 
-def student(freedom: int, miss: float = MISS) -> float:
+def student(freedom: int, miss: float = 0.05) -> float:
     """What Student's t exceeds to either side with the chance *miss*; beyond 200 degrees of freedom that of 200.
 
     >>> [round(student(n), 3) for n in (1, 2, 7, 20)]
@@ -201,7 +200,7 @@ def student(freedom: int, miss: float = MISS) -> float:
     return high
 
 
-def half_of(values: Sequence[float], miss: float = MISS) -> float:
+def half_of(values: Sequence[float], miss: float = 0.05) -> float:
     """Half of the interval of a mean."""
     if len(values) < 2:
         return math.inf
