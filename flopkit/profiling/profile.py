@@ -245,7 +245,8 @@ class Profile:
         """What came of a change: seconds *before* and *after*, and what was *saved* with its interval, for the step, for the step without
         the profiler, and for each operator.
 
-        Both steps run again, in turns, so that a machine that becomes slower slows down both.
+        Both steps run again, in turns, so that a machine that becomes slower slows down both. What they change, such as weights, changes
+        further.
 
         Parameters
         ----------
@@ -270,9 +271,9 @@ class Profile:
         all verdicts of an unchanged program are right in 99 of 100 tables. Verdicts: *faster*, *slower*, *no difference seen*, and *cannot be
         told* where the interval is wider than a fifth of the row.
 
-        In turns is possible where *before* and *after* were two calls, as of two functions. A call that was changed in place, such as by
-        another optimiser under the same name, is gone: operators that are not what they were, or one and the same call, are noticed, and
-        the caption says why the two were measured apart. Then *after* runs again several times, and the interval contains how much those
+        In turns is possible where *before* and *after* are two calls, as of two functions. A call that was changed in place, such as by
+        another optimiser under the same name, is gone. That is noticed where its operators are others now, and where both are the same call;
+        then the caption says why the two were measured apart, *after* runs again several times, and the interval has room for how much those
         times differ. Profiles `from_trace` cannot run: their verdicts say *measured apart*, for nobody knows what the machine did in between.
         """
         if not isinstance(after, Profile):

@@ -55,7 +55,8 @@ def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None
     -----
     Profiling lengthens a step, the more the shorter its operators: `flopkit.profiling.Profile.overhead` says by how much. Short rows are too long by a
     microsecond or two a call. The step is called a few times for each of the three; what it changes, such as weights, changes each time.
-    What it runs in threads of its own is seen; operators that run at once share the time.
+    What it runs in threads of its own is seen; operators that run at once share the time. The profile keeps *fn* and its arguments, and so
+    their memory, for `flopkit.profiling.Profile.compare`.
 
     Functions that were compiled run uncompiled while they are counted. What torch.compile made of them has rows of its own:
     ``compiled: add + relu`` is what it fused, named by the operators that left no event. It has their FLOPs but no bytes,
