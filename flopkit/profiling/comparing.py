@@ -29,6 +29,7 @@ from flopkit.measuring.protocol import Timer
 from flopkit.measuring.timers import timer_for
 from flopkit.profiling.events import Trace
 from flopkit.profiling.joining import Joined, inside, join
+from flopkit.profiling.tracing import trace_of
 
 __all__ = ["Program", "compared", "drift_of", "in_turns", "student", "traced"]
 
@@ -209,8 +210,6 @@ def half_of(values: Sequence[float], miss: float = 0.05) -> float:
 
 def traced(before: Any, after: Any, pairs: int) -> tuple[Joined, Joined]:
     """Both under one profiler, step by step in turns, joined with what was counted of them."""
-    from flopkit.profiling.running import trace_of
-
     order = [which for pair in islice(orders(random.random), pairs) for which in pair]
     both = (before, after)
     steps = [(each.program.settings, each.program.run()) for each in both]
