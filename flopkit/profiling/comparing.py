@@ -33,8 +33,8 @@ from flopkit.profiling.tracing import trace_of
 
 __all__ = ["Program", "compared", "drift_of", "in_turns", "student", "traced"]
 
-# The chance that any row of an unchanged program is called faster or slower; half of it is the plain time's.
-MISS = 0.01
+# The chance that any row of an unchanged program is called faster or slower; three quarters of it are the plain time's.
+MISS, OF_PLAIN = 0.02, 0.75
 WIDE = 0.2  # of a row: an interval wider than this to either side, with zero in it, says nothing
 BUDGET = 20.0  # s, where the caller names none
 NARROW = 0.01  # of the step: an interval that narrow ends the turns
@@ -168,13 +168,13 @@ def in_turns(
 def drift_of(timer: Timer, budget: float, length: float, known: float) -> float:
     """The share by which two runs of one program differ at most, by runs of about that *length* and one that took *known* seconds a call.
 
-    At most: but for half of `MISS`, by Student's t over the logarithms.
+    At most: but for the plain time's part of `MISS`, by Student's t over the logarithms.
     """
     start, runs = timer.now(), [known]
     calls = max(1, round(min(length, budget / RUNS[0]) / max(statistics.median(timer.calls(3)), 1e-9)))
     while len(runs) <= RUNS[0] or (len(runs) <= RUNS[1] and timer.now() - start < budget):
         runs.append(statistics.fmean(timer.calls(calls)))
-    return math.expm1(student(len(runs) - 1, MISS / 2) * math.sqrt(2) * statistics.stdev(map(math.log, runs)))
+    return math.expm1(student(len(runs) - 1, MISS * OF_PLAIN) * math.sqrt(2) * statistics.stdev(map(math.log, runs)))
 
 
 def student(freedom: int, miss: float = 0.05) -> float:
@@ -278,9 +278,10 @@ def _rows(a: Joined, b: Joined, plain: Any, paired: bool = False, drift: float =
     ]
     none = [[0.0] * len(each.steps) for each in (a, b)]
     rows = [
-        entry(place, mine.get(place, none[0]), theirs.get(place, none[1]), MISS / 2 / len(places)) for place in places
+        entry(place, mine.get(place, none[0]), theirs.get(place, none[1]), MISS * (1 - OF_PLAIN) / len(places))
+        for place in places
     ]
     rows[1:] = sorted(rows[1:], key=lambda row: -abs(row["saved"]))
     if plain:
-        rows.insert(1, entry(("(without the profiler)", ""), plain[0], plain[1], MISS / 2))
+        rows.insert(1, entry(("(without the profiler)", ""), plain[0], plain[1], MISS * OF_PLAIN))
     return rows

@@ -268,7 +268,7 @@ class Profile:
         Notes
         -----
         Which step of a pair goes first is drawn by chance. The intervals are Student's t over the differences of the pairs, and so wide that
-        all verdicts of an unchanged program are right in 99 of 100 tables. Verdicts: *faster*, *slower*, *no difference seen*, and *cannot be
+        all verdicts of an unchanged program are right in 98 of 100 tables. Verdicts: *faster*, *slower*, *no difference seen*, and *cannot be
         told* where the interval is wider than a fifth of the row.
 
         In turns is possible where *before* and *after* are two calls, as of two functions. A call that was changed in place, such as by

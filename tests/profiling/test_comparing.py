@@ -12,7 +12,7 @@ import torch
 
 from flopkit.measuring.protocol import STUDENT, Timing
 from flopkit.profiling import profile
-from flopkit.profiling.comparing import MISS, Program, drift_of, half_of, in_turns, student
+from flopkit.profiling.comparing import MISS, OF_PLAIN, Program, drift_of, half_of, in_turns, student
 
 
 class Machine:
@@ -49,12 +49,16 @@ def told(seed, before, after):
     machine = Machine(seed)
     a, b = in_turns(Task(machine, before), Task(machine, after), 3.0, 1e-3, random.Random(seed).random)
     saved = [x - y for x, y in zip(a, b, strict=True)]
-    return 0 if abs(statistics.fmean(saved)) <= half_of(saved, MISS / 2) else math.copysign(1, statistics.fmean(saved))
+    return (
+        0
+        if abs(statistics.fmean(saved)) <= half_of(saved, MISS * OF_PLAIN)
+        else math.copysign(1, statistics.fmean(saved))
+    )
 
 
 def test_an_unchanged_program_is_hardly_ever_called_faster_or_slower():
-    """Of 200 half a per cent is one; measured one after the other, each with an interval from its rounds, it is every fourth or more."""
-    assert sum(told(seed, 1e-3, 1e-3) != 0 for seed in range(200)) <= 3
+    """Of 200, 1.5 % are 3; measured one after the other, each with an interval from its rounds, it is every fourth or more."""
+    assert sum(told(seed, 1e-3, 1e-3) != 0 for seed in range(200)) <= 6
     apart = 0
     for seed in range(100):
         task = Task(Machine(seed), 1e-3)
@@ -82,7 +86,7 @@ def test_a_machine_that_slows_down_all_the_time_is_no_difference():
         machine = Slowing(0)
         a, b = in_turns(Task(machine, 1e-3), Task(machine, 1e-3), 3.0, 1e-3, draw)
         saved = [x - y for x, y in zip(a, b, strict=True)]
-        return abs(statistics.fmean(saved)) <= half_of(saved, MISS / 2)
+        return abs(statistics.fmean(saved)) <= half_of(saved, MISS * OF_PLAIN)
 
     assert all(verdict(random.Random(seed).random) for seed in range(40))
 
