@@ -124,15 +124,12 @@ class LightningCallback(Callback):  # type: ignore[misc, unused-ignore]
             "Give the work of the global batch: micro-batch x accumulate_grad_batches x replicas"
         )
 
-    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+    def on_validation_start(self, trainer: Any, pl_module: Any, checkpoint: Any = None) -> None:
         """What follows is in no step."""
         if self.loop is not None:
             self.loop.pause()
 
-    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
-        """What follows is in no step."""
-        if self.loop is not None:
-            self.loop.pause()
+    on_save_checkpoint = on_validation_start
 
 
 class _ANY:
