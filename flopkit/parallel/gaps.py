@@ -136,6 +136,7 @@ def gap(
     tokens_per_s_per_device: float | None = None, tflops_per_device: float | None = None, mfu: float | None = None,
     convention: Convention | str = "EXACT", dtype: Any = "bf16", precision: str = "mixed-fp32-gradients",
     overlap: tuple[str, ...] = ("data", "pipeline"), products: float | None = None, uneven: int = 1,
+    expert_nodes: int | str | None = None,
 ) -> Gap:  # fmt: skip
     """Where a run's step goes, from the peak down to what is unexplained.
 
@@ -173,6 +174,9 @@ def gap(
         The share of the peak that products usually reach. None: the best measured product of the device, where there is one.
     uneven : int, optional
         Virtual stages of a rank that are not equal, which *layout* cannot say with ``virtual=1``: the bubble is divided by them.
+    expert_nodes : int or str, optional
+        Nodes to which a token goes once, as in `flopkit.parallel.step`. The bound takes one whatever it is: no router that spreads its tokens evenly asks the network
+        for less.
 
     Returns
     -------
@@ -211,8 +215,8 @@ def gap(
     asked: dict[str, Any] = {"seq": seq, "batch": batch, "precision": precision, "dtype": fastest}
     slower = place.replace(matmul_efficiency=1 / (by_format * by_products))
     bound, usual = (
-        interleaved(step(one, layout, each, overlap=hidden, **asked), number("uneven", uneven))
-        for each, hidden in ((place, OVERLAPS), (slower, overlap))
+        interleaved(step(one, layout, each, overlap=hidden, expert_nodes=nodes, **asked), number("uneven", uneven))
+        for each, hidden, nodes in ((place, OVERLAPS, 1), (slower, overlap, expert_nodes))
     )
     arithmetic = float(whole.model_flops) / (layout.ranks * float(place.device.peak(fastest)))
     parts: dict[str, float] = {

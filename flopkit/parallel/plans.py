@@ -113,7 +113,7 @@ class Setting:
     dtype: str = "bf16"
     dispatch_bytes: int = 2
     combine_bytes: int = 2
-    expert_nodes: int | None = None
+    expert_nodes: int | str | None = None
     memory: float | None = None
     mla_up_proj: bool = False
     activations: str = "as computed"
@@ -127,7 +127,9 @@ class Setting:
             object.__setattr__(self, name, number(name, getattr(self, name)))
         for name in ("dropout", "fused", "mla_up_proj", "weigh_inside"):
             object.__setattr__(self, name, bool(flag(name, getattr(self, name))))
-        if self.expert_nodes is not None:
+        if isinstance(self.expert_nodes, str):
+            choice("expert_nodes", self.expert_nodes, ("expected",))
+        elif self.expert_nodes is not None:
             object.__setattr__(self, "expert_nodes", number("expert_nodes", self.expert_nodes))
         if self.memory is not None:
             object.__setattr__(self, "memory", positive("memory", self.memory, "bytes"))
@@ -321,9 +323,12 @@ class Plan:
         if layout.expert > 1:
             said.append("each expert gets as many tokens as the others")
             if setting.expert_nodes is not None:
-                said.append(
-                    f"the experts of a token lie in {setting.expert_nodes} nodes at most, and it goes to each of these once"
+                at = (
+                    "as many nodes as chance gives"
+                    if isinstance(setting.expert_nodes, str)
+                    else f"{setting.expert_nodes} nodes at most"
                 )
+                said.append(f"the experts of a token lie in {at}, and it goes to each of these once")
         vocab: Any = self.numbers.model.vocab
         if vocab % layout.tensor:
             said.append(f"a vocabulary of {vocab:,} as if {layout.tensor} divided it")

@@ -62,8 +62,8 @@ class Summed(NamedTuple):
 class Layer(NamedTuple):
     """A kind of layer, for one sequence: how many there are, FLOPs of a forward pass (and those that a flash kernel computes again, of attention's
     core, and of products whose weights have gradients), parameters, bytes kept (and those that recompute drops, as parts of them), what tensor-parallel ranks
-    add up, numbers of keys and values, numbers that come to experts, experts that a token chooses, and bytes that a layer's backward pass makes again first (see
-    `Saving`), whose FLOPs are among those that are computed again."""
+    add up, numbers of keys and values, numbers that come to experts, experts that a token chooses, bytes that a layer's backward pass makes again first (see
+    `Saving`), whose FLOPs are among those that are computed again, and experts of which a token chooses."""
 
     layers: int
     flops: Divided
@@ -78,6 +78,7 @@ class Layer(NamedTuple):
     dispatched: int
     chosen: int
     made_again: Divided = Divided()
+    experts: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +180,7 @@ def layer_of(
     by_rows, by_experts = ([int(kind in each) for each in splits] for kind in ("row", "experts"))
     kept, core, fused, made_again = _kept(model, block, run, kernel, dropout, saving)
     mixer, mlp = block.mixer, block.mlp
-    chosen: Any = mlp.top_k if isinstance(mlp, Experts) else 0
+    experts, chosen = (mlp.experts, mlp.top_k) if isinstance(mlp, Experts) else (0, 0)
     return Layer(
         layers=count,
         flops=flops,
@@ -195,6 +196,7 @@ def layer_of(
         dispatched=run.tokens * mlp.top_k * model.d_model if isinstance(mlp, Experts) else 0,
         chosen=chosen,
         made_again=made_again,
+        experts=experts,
     )
 
 

@@ -70,12 +70,13 @@ class ParallelStep:
 def step(
     model: Model | str, layout: Layout, cluster: Cluster | str, *, seq: int, batch: int, precision: str = "mixed-fp32-gradients", optimizer: str = "adam",
     kernel: str = "flash", dropout: bool = False, fused: bool = False, overlap: tuple[str, ...] = ("data", "pipeline"), dtype: str = "bf16",
-    dispatch_bytes: int = 2, combine_bytes: int = 2, expert_nodes: int | None = None, memory: float | None = None, mla_up_proj: bool = False,
+    dispatch_bytes: int = 2, combine_bytes: int = 2, expert_nodes: int | str | None = None, memory: float | None = None, mla_up_proj: bool = False,
     activations: str = "as computed", weigh_inside: bool = False,
 ) -> ParallelStep:  # fmt: skip
     """A training step of *batch* sequences of *seq* tokens on a layout: the least time, and the memory of the fullest rank.
 
-    Arithmetic runs at the peak, links and network cards at their rate, times the cluster's efficiencies; with all at 1 the time is a bound.
+    Arithmetic runs at the peak, links and network cards at their rate, times the cluster's efficiencies; with all at 1 the time is a bound for programs that
+    send what is listed here. A mixture of experts whose ranks lie in several nodes can send less than an all-to-all: *expert_nodes*.
 
         seconds = m · (arithmetic + what waits) + bubble + what the gradients' exchange leaves
 
@@ -120,9 +121,10 @@ def step(
         The format whose peak counts.
     dispatch_bytes, combine_bytes : int, optional
         Bytes of a number on the way to the experts and back.
-    expert_nodes : int, optional
+    expert_nodes : int or str, optional
         Nodes in which a token's experts lie at most (node-limited routing): it goes to each of them once over the network, and inside of them over links
-        to each of its experts. None: each of its experts gets it over the network, if it is in another node.
+        to each of its experts, as DeepEP and HybridEP send it. ``"expected"``: in as many as there are on average where all experts are equally likely. None: each of
+        its experts gets it over the network, if it is in another node, as an all-to-all sends it. 1 is the least that a mixture can ask of the network.
     memory : float, optional
         Bytes of a device that a step may take. None: what is usable of the device's memory, where that is known, else all of it.
     mla_up_proj : bool, optional

@@ -51,13 +51,13 @@ twice. ``"gradients"``, ``"weights"``: ZeRO-3's; a layer that is computed again 
 
 class Formats(NamedTuple):
     """Bytes of a number between layers, on the way to experts and back together, of a gradient that is reduced, and of a weight that is gathered; and
-    the nodes in which a token's experts lie at most, where that is limited."""
+    the nodes to which a token goes once, at most or ``"expected"``. None: it goes to each of its experts."""
 
     moved: int
     routed: int
     gradient: int
     weight: int
-    nodes: int | None = None
+    nodes: int | str | None = None
 
 
 class Sent(NamedTuple):
@@ -121,17 +121,31 @@ def of_micro_batch(numbers: Any, layout: Any, place: Any, inside: Any, formats: 
     return Traffic(tensor, context, expert, pipeline)
 
 
-def _routed(kind: Any, payload: Number, ranks: Number, place: Any, inside: Number, most: int | None) -> Sent:
+def _routed(kind: Any, payload: Number, ranks: Number, place: Any, inside: Number, most: int | str | None) -> Sent:
     """An all-to-all. Where a token's experts lie in *most* nodes, it goes to each of these once, and inside of them to all of its experts."""
     exchange = collectives.all_to_all(bytes=payload, ranks=ranks)
     nodes = ranks / inside
     if most is None or _alone(ranks // inside):
         return _sent(exchange, place, inside)
     near = payload * (inside - 1) / inside
-    far = payload * minimum(most, minimum(nodes, kind.chosen)) / kind.chosen * (nodes - 1) / nodes
+    reached = expected_nodes(nodes, kind) if isinstance(most, str) else minimum(most, minimum(nodes, kind.chosen))
+    far = payload * reached / kind.chosen * (nodes - 1) / nodes
     seconds = maximum(near / (place.link * place.link_efficiency), far / (place.network * place.network_efficiency))
     waited = place.link_latency * (inside - 1) + place.network_latency * (nodes - 1)
     return Sent(seconds + waited, near + far)
+
+
+def expected_nodes(nodes: Any, kind: Any) -> Any:
+    """Nodes that have one of a token's experts or more, on average, where all experts are equally likely: ``N·(1 − C(E − E/N, k)/C(E, k))``.
+
+    >>> from types import SimpleNamespace
+    >>> round(expected_nodes(2, SimpleNamespace(experts=4, chosen=2)), 4)  # of six pairs two lie in one node
+    1.6667
+    """
+    missed: Any = 1.0
+    for i in range(kind.chosen):
+        missed *= maximum(kind.experts * (1 - 1 / nodes) - i, 0) / (kind.experts - i)
+    return nodes * (1 - missed)
 
 
 def on_rank(traffic: Traffic, numbers: Any, layout: Any, rank: Rank, stages: Number) -> dict[str, Sent]:

@@ -45,6 +45,8 @@ class ParallelRun:
         Of the states.
     uneven : int
         Virtual stages of a rank, where they are not equal.
+    expert_nodes : int or str, optional
+        Nodes to which a token goes once, as in `flopkit.parallel.step`.
     assumed : str
         What we took from elsewhere because the source does not print it.
     """
@@ -61,6 +63,7 @@ class ParallelRun:
     dtype: Any = "bf16"
     precision: str = "mixed-fp32-gradients"
     uneven: int = 1
+    expert_nodes: int | str | None = None
     assumed: str = ""
 
     @property
@@ -85,7 +88,7 @@ class ParallelRun:
         """
         asked: dict[str, Any] = {
             "cluster": self.cluster, "seq": self.seq, "batch": self.batch, "convention": self.convention, "dtype": self.dtype,
-            "precision": self.precision, "uneven": self.uneven, **self.rate,
+            "precision": self.precision, "uneven": self.uneven, "expert_nodes": self.expert_nodes, **self.rate,
         }  # fmt: skip
         return gap(self.model, self.layout, **(asked | more))
 
