@@ -14,8 +14,9 @@ import flopkit as fk
 from flopkit.parallel import Layout, gap, step
 from flopkit.parallel.gaps import ITEMS
 from flopkit.parallel.plans import OVERLAPS
-from flopkit.published import parallel_runs
 from flopkit.parallel.traffic import expected_nodes
+from flopkit.published import parallel_runs
+from flopkit.published.rows import read
 from flopkit.recordings import bridge_runs, calibrated_seconds, calibration, calibration_errors, published_gaps
 from flopkit.recordings.bridge import SEQUENCES
 from flopkit.recordings.calibration import GENERATIONS, terms
@@ -88,10 +89,10 @@ def test_what_is_no_rate(wrong, said):
 
 
 def test_no_published_step_is_below_its_bound():
-    """The 187 rows of papers, logs and READMEs, and the 226 of Megatron-Bridge that have a layout."""
+    """The 190 rows of papers, logs and READMEs, and the 226 of Megatron-Bridge that have a layout."""
     rows = published_gaps()
     assert len({(row["table"], row["run"]) for row in rows}) == len(rows)
-    assert len(rows) == len(parallel_runs()) + len(bridge_runs()) == 187 + 226
+    assert len(rows) == len(parallel_runs()) + len(bridge_runs()) == 190 + 226
     assert [row["run"] for row in rows if row["bound"] > row["seconds"]] == []
     assert {row["largest known"] for row in rows} <= set(ITEMS) - {"arithmetic", "unexplained"}
     assert max(row["bound"] / row["seconds"] for row in rows) > 0.65  # it is near enough to fail
@@ -128,6 +129,19 @@ def test_expected_nodes_in_a_step():
     assert (sent["expected"] - sent[1]) / far == pytest.approx(1 - 2 * prod((64 - i) / (128 - i) for i in range(8)))
     with pytest.raises(ValueError, match="expert_nodes='some'"):
         step("qwen3-30b-a3b", layout, "dgx-h100", **asked, expert_nodes="some")
+
+
+def test_rates_of_megatron_lm_agree_with_each_other():
+    """Tokens/s and TFLOP/s that count all of the scores; and as many rounds of micro-batches as are printed."""
+    data = read("megatron_lm_llama")
+    runs = [run for run in parallel_runs() if run.table == "megatron_lm_llama"]
+    for run, values in zip(runs, data["rows"], strict=True):
+        row = dict(zip(data["columns"], values, strict=True))
+        assert run.layout.micro_batches(run.batch) == row["accumulation"] and run.layout.ranks == row["gpus"]
+        a_token = run.model.train_step(seq=run.seq).under("MEGATRON_2022").flops_per_token
+        assert row["tflops_per_gpu"] * 1e12 / row["tokens_per_s"] == pytest.approx(a_token, rel=0.01)
+    # by the same authors, and fitted on none of them
+    assert median(abs(calibrated_seconds(run) / run.seconds - 1) for run in runs) < 0.1
 
 
 def test_the_long_row_of_llama_3_counts_its_scores():
