@@ -300,9 +300,10 @@ def traffic(model: Model, layout: Layout, found: ParallelStep, precision: str) -
     """Bytes that a rank's memory moves beside products: operators without products, on average of all ranks, and the optimiser's states."""
     run = model._whole(found.seq, 1, "bf16", None)
     passes = 4 if layout.recompute == "full" else 3
-    stacks = [stack for stack in model.parts(run) if stack.place == "layers"]
+    counts = [layers for _, layers in model.blocks] + [1] * (model.mtp is not None)
+    stacks = [stack for stack in model.parts(run) if stack.place in ("layers", "mtp")]
     each_rank = 0.0
-    for (_, layers), stack in zip(model.blocks, stacks, strict=True):
+    for layers, stack in zip(counts, stacks, strict=True):
         for each in stack.inside:
             if not each.cost.flops:
                 whole = each.split == "none" or (each.split == "sequence" and not layout.sequence)

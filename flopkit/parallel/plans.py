@@ -289,7 +289,7 @@ class Plan:
         there, again = holding.activations_of(
             self.numbers, layout, rank, held, self.setting.fused, self.setting.formats.moved
         )
-        ends = holding.ends_of(self.numbers, layout, rank)
+        ends = holding.ends_of(self.numbers, layout, rank, self.setting.fused)
         if (
             layout.order == "gpipe" and layout.pipeline > 1
         ):  # the losses of all micro-batches are taken before the first goes back
@@ -334,6 +334,13 @@ class Plan:
             said.append(f"a vocabulary of {vocab:,} as if {layout.tensor} divided it")
         if setting.fused:
             said.append("outputs of norms and activations are computed again, in no time")
+        if self.numbers.mtp is not None:
+            copy = (
+                ", which has an embedding of its own for it"
+                if layout.pipeline > 1 and layout.order != "dualpipe"
+                else ""
+            )
+            said.append(f"multi-token prediction runs on the last rank{copy}, and is not recomputed")
         if setting.mla_up_proj:
             said.append("up-projections of latent attention run again")
         if setting.activations != "as computed":

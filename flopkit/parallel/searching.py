@@ -205,7 +205,7 @@ def _layouts(
     setting: Setting, devices: int, given: Mapping[str, tuple[Any, ...] | None], alike: Mapping[str, Any]
 ) -> Iterator[Layout | Refused]:
     """The layouts of *devices*, and of the values that were given those that divide neither them nor the batch, nor the layers."""
-    layers, batch, place = setting.numbers.layers, setting.batch, setting.cluster
+    layers, batch, place = setting.numbers.places, setting.batch, setting.cluster
     context, expert, micro_batch = given["context"] or (), given["expert"] or (), given["micro_batch"] or ()
     zero, recompute = given["zero"] or (), given["recompute"] or ()
     for t in given["tensor"] or _divisors(devices, place.per_node):
@@ -235,7 +235,7 @@ def _layouts(
                     continue
                 several_stages = [1, *_divisors(layers // p, layers), *_divisors((layers + 2) // p, layers)]
                 for v in (given["virtual"] or sorted(set(several_stages))) if p > 1 else (1,):
-                    if layers % (p * v) and (layers + 2) % (p * v) and (v > 1 or p > layers):
+                    if not setting.numbers.divisible(p, v):
                         if given["virtual"] or given["pipeline"]:
                             yield _refused(
                                 f"{layers} layers cannot be divided into {p * v} equal stages",

@@ -83,7 +83,8 @@ class Layer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """Numbers of a model for one sequence of *seq* tokens, from which a step on any layout follows."""
+    """Numbers of a model for one sequence of *seq* tokens, from which a step on any layout follows. *mtp*: its layer for multi-token prediction, with join and head,
+    whose activations are among the *ends*."""
 
     model: Model
     seq: int
@@ -98,10 +99,23 @@ class Shares:
     log_probs: int
     loss: int
     model_flops: int
+    mtp: Layer | None = None
 
     @property
     def layers(self) -> int:
         return sum(kind.layers for kind in self.kinds)
+
+    @property
+    def places(self) -> int:
+        """Layers that a pipeline divides, the one for multi-token prediction among them."""
+        return self.layers + (self.mtp is not None)
+
+    def divisible(self, pipeline: int, virtual: int) -> bool:
+        """Whether so many stages can be made: equal ones, one fewer in the first and the last, or, without virtual stages, some with one layer more."""
+        layers, chunks = self.places, pipeline * virtual
+        if layers % chunks and (layers + 2) % chunks:
+            return virtual == 1 and pipeline <= layers
+        return chunks <= layers + (2 if self.mtp is None else 1)  # which is no stage by itself
 
     @property
     def tied(self) -> int:
@@ -112,7 +126,12 @@ class Shares:
     def params(self) -> int:
         """All of them, a table that embedding and head share once."""
         of_ends = self.before + self.embedding + self.after + (0 if self.model.tied else self.head)
-        return of_ends + sum(kind.layers * kind.params.total for kind in self.kinds)
+        return of_ends + sum(kind.layers * kind.params.total for kind in self.every)
+
+    @property
+    def every(self) -> tuple[Layer, ...]:
+        """All kinds of layers; that for multi-token prediction is the last."""
+        return self.kinds if self.mtp is None else (*self.kinds, self.mtp)
 
 
 @lru_cache(maxsize=64)
@@ -124,9 +143,9 @@ def shares(
     Raises
     ------
     ValueError
-        For a model with an encoder, images, several streams or a layer for multi-token prediction.
+        For a model with an encoder, images or several streams.
     """
-    for field, what in (("encoder", "an encoder"), ("patches", "images"), ("streams", "several residual streams"), ("mtp", "a layer for multi-token prediction"), ("ends", "heads or towers behind its layers")):  # fmt: skip
+    for field, what in (("encoder", "an encoder"), ("patches", "images"), ("streams", "several residual streams"), ("ends", "heads or towers behind its layers")):  # fmt: skip
         if getattr(model, field, None):
             raise ValueError(f"{model.name} has {what}: a step on several devices is known here for plain decoders; Model.train_step counts it on one")  # fmt: skip
     run = model._whole(seq, 1, dtype, None)
@@ -141,10 +160,15 @@ def shares(
     before = sum(each.cost.params for each in parts if each.place == "before") - table
     after = sum(each.cost.params for each in parts if each.place == "after")
     head = model.vocab * model.word_width
+    ends, mtp = activations.of_ends(training, run, kernel, dropout), None
+    if model.mtp is not None:
+        [stack] = [each for each in parts if each.place == "mtp"]
+        mtp = layer_of(model, model.mtp, 1, stack, run, kernel, dropout, saving)
+        ends += mtp.kept.total - _kept(model, model.mtp, run, kernel, dropout, AS_COMPUTED)[0].total
     found = Shares(
         model, seq, kinds, sum(each.cost.flops for each in parts if each.place == "head"), table, head, before, after,
-        activations.boundary(model, run), activations.of_ends(training, run, kernel, dropout), nbytes(seq * model.vocab, "fp32"),
-        activations.of_loss(model, run), model.train_step(seq=seq).model_flops,
+        activations.boundary(model, run), ends, nbytes(seq * model.vocab, "fp32"),
+        activations.of_loss(model, run), model.train_step(seq=seq).model_flops, mtp,
     )  # fmt: skip
     if found.params != model.params:
         raise ValueError(

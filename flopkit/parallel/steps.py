@@ -144,8 +144,8 @@ def step(
     Raises
     ------
     ValueError
-        For degrees that do not divide heads, key-value heads, layers, experts or the batch, models of which it is not known what divides,
-        ``precision="autocast"``, *fused* where *regather* keeps the outputs of norms, and experts' ranks beside tensor-parallel ones without SP.
+        For degrees that do not divide heads, key-value heads, layers, experts or the batch, models of which it is not known what divides, multi-token prediction with
+        tensor-parallel ranks or ZeRO-3, ``precision="autocast"``, *fused* where *regather* keeps the outputs of norms, and experts' ranks beside tensor-parallel ones without SP.
     TypeError
         For what is no layout, number or switch where one is wanted.
 
@@ -157,8 +157,11 @@ def step(
     these by words, context-parallel ones by tokens. They are counted as on one device: PyTorch's ``loss_parallel`` has one fp32 copy of the logits more, and
     Megatron-LM's loss writes its gradient over what it kept. With ``"gpipe"`` the last rank keeps ends of all micro-batches; but for one they count among the layers.
     Of layers that ZeRO-3 gathers, each tensor-parallel rank is taken to hold an equal part.
-    Of DeepSeek-V3's savings these are not here: the moving average of its weights is in the host's memory and takes nothing of a device; its module for multi-token
-    prediction is refused with the model; that DualPipe's two ranks with the same stage could share the optimiser's states is not said, and each has its own.
+    Multi-token prediction (``fk.load("deepseek-v3", mtp=True)``): its layer is the last of the last rank, where a pipeline counts it as one of the layers, and is never
+    recomputed. Without DualPipe, whose first rank has the last stage, too, that rank has a second embedding for it (``mtp`` in Megatron-LM's pipeline layouts;
+    DeepSeek-V3, section 3.2.3); the sum of the two embeddings' gradients is not among what is sent.
+    Of DeepSeek-V3's savings these are not here: the moving average of its weights is in the host's memory and takes nothing of a device;
+    that DualPipe's two ranks with the same stage could share the optimiser's states is not said, and each has its own.
     Sent besides: where FSDP2's rows do not divide, each parameter of a layer is filled up to ranks · ⌈rows / ranks⌉ rows; a loss of divided
     logits reduces three fp32 numbers a token; gradients of norms that are divided by tokens are reduced over the tensor-parallel ranks. FSDP2's
     default gathers embedding, norm and head once. A ring of context-parallel ranks sends in its backward pass, besides keys and values, their

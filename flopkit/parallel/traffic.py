@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from flopkit.arithmetic import Number, exact_div, maximum, minimum, where
 from flopkit.parallel import collectives
-from flopkit.parallel.computing import Over
+from flopkit.parallel.computing import Over, numbers_on
 from flopkit.parallel.exchanges import Exchange, least
 from flopkit.parallel.ranks import Rank
 
@@ -96,7 +96,7 @@ def _sent(exchange: Exchange, place: Any, inside: Any) -> Sent:
 def of_micro_batch(numbers: Any, layout: Any, place: Any, inside: Any, formats: Formats) -> Traffic:
     """The exchanges of a micro-batch. *inside*: of each axis, the ranks of a group that lie in a node."""
     t, c, b = layout.tensor, layout.context, layout.micro_batch
-    kinds = numbers.kinds
+    kinds = numbers.kinds if numbers.mtp is None else (*numbers.kinds, numbers.mtp)
     tensor, pipeline = NOTHING, NOTHING
     context = expert = (NOTHING,) * len(kinds)
     edge = numbers.edge * b
@@ -157,12 +157,14 @@ def on_rank(traffic: Traffic, numbers: Any, layout: Any, rank: Rank, stages: Num
     only on, the last only back.
     """
     policy = layout.recompute
-    keys_values = RUNS["keys and values, kept" if layout.regather == "none" else "keys and values, again"].under(policy)
+    keys_values = RUNS["keys and values, kept" if layout.regather == "none" else "keys and values, again"]
     halves: Any = 2 * (rank.first + rank.last)  # of all-reduces: gathers, or reduce-scatters
     again: Any = rank.last
     sums = RUNS["sum"]
     context = expert = NOTHING
-    for kind, count, gather, routed in zip(numbers.kinds, rank.kinds, traffic.context, traffic.expert, strict=True):
+    for (kind, count), gather, routed in zip(numbers_on(numbers, rank), traffic.context, traffic.expert, strict=True):
+        if kind is numbers.mtp:
+            policy = "none"
         outputs, inputs = kind.summed.outputs, kind.summed.inputs
         if layout.regather == "all":
             outputs = where(layout.expert > 1, kind.summed.outputs_apart, outputs)
@@ -173,7 +175,7 @@ def on_rank(traffic: Traffic, numbers: Any, layout: Any, rank: Rank, stages: Num
             count * kind.summed.inputs_apart * RUNS["branch's input"].under(policy)
         )  # experts keep the tokens that come to them
         if gather is not NOTHING:
-            context = _added(context, gather.times(keys_values * count))
+            context = _added(context, gather.times(keys_values.under(policy) * count))
         if routed is not NOTHING:
             expert = _added(expert, routed.times(RUNS["experts"].under(policy) * count))
     tensor, regathered, pipeline = traffic.tensor, NOTHING, traffic.pipeline

@@ -65,9 +65,10 @@ def _run(row: Mapping[str, Any]) -> ParallelRun:
     said = row["setting"] or ""
     degree = _degrees(row)
     tensor, stages, context = degree["tp"], degree["pp"], degree["cp"]
-    model = load(row["workload"])
+    predicts = None if "w/o MTP" in said else with_mtp(row["workload"])
+    model = load(row["workload"]) if predicts is None or tensor > 1 else predicts
     virtual, chunks = degree["vp"], stages * degree["vp"]
-    layers = sum(count for _, count in model.blocks)
+    layers = sum(count for _, count in model.blocks) + (model.mtp is not None)
     data = row["count"] // (tensor * stages * context)
     rounds = row["batch"] // (data * row["micro_batch"])
     equal = (layers % chunks == 0 or (layers + 2) % chunks == 0) and rounds % stages == 0
@@ -76,7 +77,7 @@ def _run(row: Mapping[str, Any]) -> ParallelRun:
         virtual=virtual if equal and stages > 1 else 1, micro_batch=row["micro_batch"], zero=3 if "FSDP" in said else 1,
     )  # fmt: skip
     assumed = [] if row["precision"] else ["no number format is printed: fp8 for the layers' weights"]
-    if "w/o MTP" not in said and with_mtp(row["workload"]) is not None:
+    if predicts is not None and model.mtp is None:
         assumed.append("without the layer for multi-token prediction, which ran")
     rate = float(row["value"])
     if row["table"] in SEQUENCES:
