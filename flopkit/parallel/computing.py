@@ -14,7 +14,7 @@ from flopkit.arithmetic import Number, where
 from flopkit.parallel.ranks import Rank
 from flopkit.parallel.shares import Divided
 
-__all__ = ["Over", "Products", "exactly", "numbers_on", "params_of", "products_of", "share"]
+__all__ = ["Over", "Products", "exactly", "matrices_of", "numbers_on", "params_of", "products_of", "share"]
 
 
 class Over(NamedTuple):
@@ -92,6 +92,13 @@ def params_of(numbers: Any, layout: Any, rank: Rank) -> tuple[Over, Over]:
         rest += count * (kind.params.whole * t + kind.params.features)
         experts += count * kind.params.experts
     return Over(rest, t), Over(experts, where(layout.expert > 1, layout.expert, t))
+
+
+def matrices_of(numbers: Any, layout: Any, rank: Rank) -> Number:
+    """Weights of the matrices of the layers of *rank*, of which FP8 training has copies."""
+    by_experts = where(layout.expert > 1, layout.expert, layout.tensor)
+    whole = sum(count * share(kind.matrices, layout, by_experts) for kind, count in numbers_on(numbers, rank))
+    return exactly(whole, layout.tensor * by_experts)
 
 
 def exactly(number: Number, among: Number) -> Number:

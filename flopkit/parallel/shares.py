@@ -63,7 +63,7 @@ class Layer(NamedTuple):
     """A kind of layer, for one sequence: how many there are, FLOPs of a forward pass (and those that a flash kernel computes again, of attention's
     core, and of products whose weights have gradients), parameters, bytes kept (and those that recompute drops, as parts of them), what tensor-parallel ranks
     add up, numbers of keys and values, numbers that come to experts, experts that a token chooses, bytes that a layer's backward pass makes again first (see
-    `Saving`), whose FLOPs are among those that are computed again, and experts of which a token chooses."""
+    `Saving`), whose FLOPs are among those that are computed again, experts of which a token chooses, and the weights of its matrices but for a router's."""
 
     layers: int
     flops: Divided
@@ -79,6 +79,7 @@ class Layer(NamedTuple):
     chosen: int
     made_again: Divided = Divided()
     experts: int = 0
+    matrices: Divided = Divided()
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +205,7 @@ def layer_of(
     by_rows, by_experts = ([int(kind in each) for each in splits] for kind in ("row", "experts"))
     kept, core, fused, made_again = _kept(model, block, run, kernel, dropout, saving)
     mixer, mlp = block.mixer, block.mlp
-    experts, chosen = (mlp.experts, mlp.top_k) if isinstance(mlp, Experts) else (0, 0)
+    of_experts: tuple[Any, Any] = (mlp.experts, mlp.top_k) if isinstance(mlp, Experts) else (0, 0)
     return Layer(
         layers=count,
         flops=flops,
@@ -218,9 +219,10 @@ def layer_of(
         summed=summed_of(block.norms, by_rows, by_experts),
         keys_values=sum(mixer.cached(run.q).values()) if mixer is not None else 0,
         dispatched=run.tokens * mlp.top_k * model.d_model if isinstance(mlp, Experts) else 0,
-        chosen=chosen,
+        chosen=of_experts[1],
         made_again=made_again,
-        experts=experts,
+        experts=of_experts[0],
+        matrices=_matrices(stack.inside),
     )
 
 
@@ -248,6 +250,16 @@ def params_divided(parts: Iterable[Part]) -> Divided:
             found = found.plus(experts=of_all)
         else:
             found = found.plus(features=each.divided, whole=of_all - each.divided)
+    return found
+
+
+def _matrices(parts: Iterable[Part]) -> Divided:
+    """Weights that linear layers and experts multiply, by how they divide, without biases, the router and a head."""
+    found = Divided()
+    for each in parts:
+        if each.role in ("product", "experts"):
+            weights = each.cost.params_by_role.get("weight", 0)
+            found = found.plus(**{_kind(each): weights})
     return found
 
 

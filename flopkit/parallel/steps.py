@@ -72,6 +72,7 @@ def step(
     kernel: str = "flash", dropout: bool = False, fused: bool = False, overlap: tuple[str, ...] = ("data", "pipeline"), dtype: str = "bf16",
     dispatch_bytes: int = 2, combine_bytes: int = 2, expert_nodes: int | str | None = None, memory: float | None = None, mla_up_proj: bool = False,
     activations: str = "as computed", weigh_inside: bool = False,
+    fp8_copies: float = 0,
 ) -> ParallelStep:  # fmt: skip
     """A training step of *batch* sequences of *seq* tokens on a layout: the least time, and the memory of the fullest rank.
 
@@ -137,6 +138,11 @@ def step(
         Whether the router's weights multiply what the experts' down projections read, as in Megatron-Core, and not what experts make, which is then kept for
         the gradient of the weights.
 
+    fp8_copies : float, optional
+        Bytes a number that FP8 training holds of the layers' matrices beside their weights, from one micro-batch to the next: 2 on Hopper, a copy and its transpose;
+        1 on Blackwell with scales of tensors; 2 and their scales, 2.0625, with MXFP8, which is quantised along rows and along columns (Transformer Engine, issue 1880,
+        and its guide to low precision). Routers, embedding and head have none. Programs that keep no 16-bit weights beside them (``--fp8-param-gather``) hold 2 bytes less.
+
     Returns
     -------
     ParallelStep
@@ -183,7 +189,7 @@ def step(
     """
     setting = Setting(
         the_model(model), the_cluster(cluster), seq, batch, precision, optimizer, kernel, dropout, fused, overlap, dtype, dispatch_bytes, combine_bytes,
-        expert_nodes, memory, mla_up_proj, activations, weigh_inside,
+        expert_nodes, memory, mla_up_proj, activations, weigh_inside, fp8_copies,
     )  # fmt: skip
     plan = Plan(setting, the_layout(layout))
     return of_plan(plan, plan.memory())

@@ -138,7 +138,7 @@ def calibrated_seconds(run: ParallelRun) -> float:
     --------
     >>> run = bridge_runs()[0]
     >>> round(calibrated_seconds(run) / run.seconds, 1)
-    1.1
+    1.2
     """
     constants = calibration(_generation(run))["constants"]
     return float(sum(constants[name] * value for name, value in terms(run).items()))
