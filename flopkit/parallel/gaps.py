@@ -40,8 +40,6 @@ ITEMS = {
 }
 """What a step's time goes to, in the order of the table."""
 
-_SENT = ("tensor", "context", "expert", "pipeline", "data")
-
 
 class Item(NamedTuple):
     """A part of a step: its name, its seconds, and the points of MFU that it takes (``100 · seconds / step``)."""
@@ -227,7 +225,7 @@ def gap(
         "imbalance": usual.parts["arithmetic"] - arithmetic * by_format * by_products,
         "memory": traffic(one, layout, usual, precision) / float(place.device.bandwidth),
         "bubble": usual.parts["bubble"],
-    } | {name: usual.parts[name] for name in _SENT}
+    } | {name: usual.parts[name] for name in OVERLAPS}
     before = sum(parts.values())
     parts["unexplained"] = took - before
     items = tuple(Item(name, parts[name], 100 * parts[name] / took) for name in ITEMS)

@@ -218,17 +218,11 @@ def of_data(params: tuple[Over, Over], layout: Any, micro_batches: Number, place
         of_gradients, of_weights = each.times(formats.gradient), each.times(formats.weight)
         several = where(layout.zero >= 2, RUNS["gradients"].under(layout.recompute) * micro_batches, 1)
         gathers = where(layout.zero >= 3, RUNS["weights"].under(layout.recompute) * micro_batches, 1)
-        if not (isinstance(layout.zero, int) and layout.zero):
-            summed = _sent(collectives.all_reduce(bytes=of_gradients, ranks=ranks), place, near)
-        if isinstance(layout.zero, int) and not layout.zero:
-            found = _added(found, summed)
-            continue
+        summed = _sent(collectives.all_reduce(bytes=of_gradients, ranks=ranks), place, near)
         scattered = _sent(collectives.reduce_scatter(bytes=of_gradients, ranks=ranks), place, near).times(several)
         gathered = _sent(collectives.all_gather(bytes=of_weights, ranks=ranks), place, near).times(gathers)
-        if not isinstance(layout.zero, int):
-            scattered = Sent(*(where(layout.zero > 0, a, b) for a, b in zip(scattered, summed, strict=True)))
-            gathered = Sent(*(where(layout.zero > 0, a, 0) for a in gathered))
-        found = _added(_added(found, scattered), gathered)
+        divided = _added(scattered, gathered)
+        found = _added(found, Sent(*(where(layout.zero > 0, a, b) for a, b in zip(divided, summed, strict=True))))
     return found
 
 
