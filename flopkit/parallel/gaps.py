@@ -173,8 +173,8 @@ def gap(
     uneven : int, optional
         Virtual stages of a rank that are not equal, which *layout* cannot say with ``virtual=1``: the bubble is divided by them.
     expert_nodes : int or str, optional
-        Nodes to which a token goes once, as in `flopkit.parallel.step`. The bound takes one whatever it is: no router that spreads its tokens evenly asks the network
-        for less.
+        Nodes to which a token goes once, as in `flopkit.parallel.step`. None: a copy for each expert, or ``"expected"`` where copies alone would take longer than the
+        step. The bound takes one node whatever it is: no router that sends each rank's tokens evenly to all ranks asks the network for less.
 
     Returns
     -------
@@ -212,10 +212,12 @@ def gap(
     )  # fmt: skip
     asked: dict[str, Any] = {"seq": seq, "batch": batch, "precision": precision, "dtype": fastest}
     slower = place.replace(matmul_efficiency=1 / (by_format * by_products))
-    bound, usual = (
-        interleaved(step(one, layout, each, overlap=hidden, expert_nodes=nodes, **asked), number("uneven", uneven))
-        for each, hidden, nodes in ((place, OVERLAPS, 1), (slower, overlap, expert_nodes))
-    )
+    uneven = number("uneven", uneven)
+    bound = interleaved(step(one, layout, place, overlap=OVERLAPS, expert_nodes=1, **asked), uneven)
+    usual = interleaved(step(one, layout, slower, overlap=overlap, expert_nodes=expert_nodes, **asked), uneven)
+    if expert_nodes is None and usual.parts["expert"] > took:
+        usual = interleaved(step(one, layout, slower, overlap=overlap, expert_nodes="expected", **asked), uneven)
+        said = (*said, "a copy of a token for each of its experts would take longer than the step")
     arithmetic = float(whole.model_flops) / (layout.ranks * float(place.device.peak(fastest)))
     parts: dict[str, float] = {
         "arithmetic": arithmetic,
