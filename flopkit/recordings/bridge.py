@@ -71,7 +71,13 @@ def megatron_bridge() -> Table:
 
 
 def counted_per_token(row: Mapping[str, Any]) -> tuple[float, float, str]:
-    """FLOPs per token of a row by their formula, by EXACT without multi-token prediction, and why the two differ."""
+    """FLOPs per token of a row by their formula, by EXACT without multi-token prediction, and why the two differ.
+
+    >>> row = next(row for row in dataset("megatron_bridge").rows if row["workload"] == "deepseek-v3")
+    >>> theirs, exact, why = counted_per_token(row)
+    >>> round(theirs / 1e9), round(exact / 1e9), why
+    (260, 250, 'counts the layer for multi-token prediction')
+    """
     return _counted(row["workload"], row["seq"], "w/o MTP" in (row["setting"] or ""), row["table"] in _MENDED)
 
 
