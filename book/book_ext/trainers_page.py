@@ -118,7 +118,7 @@ def bridge_in_words():
     agree, near = sum(row["agrees"] for row in rows), sum(abs(row["by ours"] - 1) < NAMED for row in rows)
     whys = dict.fromkeys((row["model"], row["why"]) for row in rows if row["why"])
     lines = [
-        f"**{_all_or(agree, len(rows))} figures come out within 1 %, {near} of them within 0.5 %**, by the formula that Megatron-Bridge "
+        f"**{_all_or(agree, len(rows))} figures come out within 1 % or their rounding, {near} of them within 0.5 %**, by the formula that Megatron-Bridge "
         "had at the time. What is left is rounding, and means over different steps. Where a model's row is not the same as EXACT:",
         "",
     ]

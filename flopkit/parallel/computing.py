@@ -6,6 +6,7 @@ parameters of a figure: see `flopkit.arithmetic`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from flopkit.arithmetic import Number, where
 from flopkit.parallel.ranks import Rank
 from flopkit.parallel.shares import Divided
 
-__all__ = ["Over", "Products", "exactly", "params_of", "products_of", "share"]
+__all__ = ["Over", "Products", "exactly", "matrices_of", "numbers_on", "params_of", "products_of", "share"]
 
 
 class Over(NamedTuple):
@@ -47,6 +48,13 @@ def share(each: Divided, layout: Any, experts: Number) -> Number:
     return each.whole * t * experts + each.tokens * of_tokens + each.features * experts + each.experts * t
 
 
+def numbers_on(numbers: Any, rank: Rank) -> Iterator[tuple[Any, Number]]:
+    """Kinds of layers and how many *rank* has of each; the last rank has the layer for multi-token prediction, where there is one."""
+    yield from zip(numbers.kinds, rank.kinds, strict=True)
+    if numbers.mtp is not None:
+        yield numbers.mtp, int(rank.last)
+
+
 def products_of(numbers: Any, layout: Any, rank: Rank) -> Products:
     """The FLOPs of a micro-batch on *rank*; a backward pass has twice those of the forward pass.
 
@@ -64,20 +72,33 @@ def products_of(numbers: Any, layout: Any, rank: Rank) -> Products:
         if layout.recompute == "full":
             again += count * forward
     once += rank.last * 3 * t * numbers.head_flops
+    if numbers.mtp is not None:  # which no policy computes again
+        once += rank.last * 3 * share(numbers.mtp.flops, layout, t)
+        again += rank.last * t * numbers.mtp.again
     b = layout.micro_batch
     return Products(once * b, again * b, t * t * layout.context)
 
 
 def params_of(numbers: Any, layout: Any, rank: Rank) -> tuple[Over, Over]:
-    """Parameters of *rank*: without those of experts, and theirs. A table that embedding and head share is there once."""
+    """Parameters of *rank*: without those of experts, and theirs. A table that embedding and head share is there once; multi-token prediction has an embedding of its
+    own beside it, but with DualPipe, whose first rank has the last stage, too."""
     t = layout.tensor
     rest: Any = rank.first * (numbers.before * t + numbers.embedding) + rank.last * numbers.after * t
     rest += rank.last * numbers.head * (1 - numbers.tied * rank.first)
     experts: Any = 0
-    for kind, count in zip(numbers.kinds, rank.kinds, strict=True):
+    if numbers.mtp is not None and layout.order != "dualpipe":  # tokens for multi-token prediction
+        rest += rank.last * (1 - rank.first) * numbers.embedding
+    for kind, count in numbers_on(numbers, rank):
         rest += count * (kind.params.whole * t + kind.params.features)
         experts += count * kind.params.experts
     return Over(rest, t), Over(experts, where(layout.expert > 1, layout.expert, t))
+
+
+def matrices_of(numbers: Any, layout: Any, rank: Rank) -> Number:
+    """Weights of the matrices of the layers of *rank*, of which FP8 training has copies."""
+    by_experts = where(layout.expert > 1, layout.expert, layout.tensor)
+    whole = sum(count * share(kind.matrices, layout, by_experts) for kind, count in numbers_on(numbers, rank))
+    return exactly(whole, layout.tensor * by_experts)
 
 
 def exactly(number: Number, among: Number) -> Number:

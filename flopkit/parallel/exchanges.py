@@ -62,15 +62,12 @@ _WAYS = {
     ),
 }
 
-BUS_FACTORS: dict[str, Callable[[Any], Any]] = {
-    "all-reduce": lambda n: 2 * (n - 1) / n,
-    "all-gather": lambda n: (n - 1) / n,
-    "reduce-scatter": lambda n: (n - 1) / n,
-    "all-to-all": lambda n: (n - 1) / n,
-    "broadcast": lambda n: 1,
-    "reduce": lambda n: 1,
-    "send": lambda n: 1,
-}
+
+def _bus_factor(way: _Way) -> Callable[[Any], Any]:
+    return lambda n: way.share(n) / n
+
+
+BUS_FACTORS = {kind: _bus_factor(way) for kind, way in _WAYS.items()}
 """What nccl-tests multiplies the payload a second with, by kind (its doc/PERFORMANCE.md)."""
 
 

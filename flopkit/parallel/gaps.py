@@ -40,8 +40,6 @@ ITEMS = {
 }
 """What a step's time goes to, in the order of the table."""
 
-_SENT = ("tensor", "context", "expert", "pipeline", "data")
-
 
 class Item(NamedTuple):
     """A part of a step: its name, its seconds, and the points of MFU that it takes (``100 · seconds / step``)."""
@@ -136,6 +134,7 @@ def gap(
     tokens_per_s_per_device: float | None = None, tflops_per_device: float | None = None, mfu: float | None = None,
     convention: Convention | str = "EXACT", dtype: Any = "bf16", precision: str = "mixed-fp32-gradients",
     overlap: tuple[str, ...] = ("data", "pipeline"), products: float | None = None, uneven: int = 1,
+    expert_nodes: int | str | None = None,
 ) -> Gap:  # fmt: skip
     """Where a run's step goes, from the peak down to what is unexplained.
 
@@ -173,6 +172,9 @@ def gap(
         The share of the peak that products usually reach. None: the best measured product of the device, where there is one.
     uneven : int, optional
         Virtual stages of a rank that are not equal, which *layout* cannot say with ``virtual=1``: the bubble is divided by them.
+    expert_nodes : int or str, optional
+        Nodes to which a token goes once, as in `flopkit.parallel.step`. None: a copy for each expert, or ``"expected"`` where copies alone would take longer than the
+        step. The bound takes one node whatever it is: no router that sends each rank's tokens evenly to all ranks asks the network for less.
 
     Returns
     -------
@@ -210,10 +212,12 @@ def gap(
     )  # fmt: skip
     asked: dict[str, Any] = {"seq": seq, "batch": batch, "precision": precision, "dtype": fastest}
     slower = place.replace(matmul_efficiency=1 / (by_format * by_products))
-    bound, usual = (
-        interleaved(step(one, layout, each, overlap=hidden, **asked), number("uneven", uneven))
-        for each, hidden in ((place, OVERLAPS), (slower, overlap))
-    )
+    uneven = number("uneven", uneven)
+    bound = interleaved(step(one, layout, place, overlap=OVERLAPS, expert_nodes=1, **asked), uneven)
+    usual = interleaved(step(one, layout, slower, overlap=overlap, expert_nodes=expert_nodes, **asked), uneven)
+    if expert_nodes is None and usual.parts["expert"] > took:
+        usual = interleaved(step(one, layout, slower, overlap=overlap, expert_nodes="expected", **asked), uneven)
+        said = (*said, "a copy of a token for each of its experts would take longer than the step")
     arithmetic = float(whole.model_flops) / (layout.ranks * float(place.device.peak(fastest)))
     parts: dict[str, float] = {
         "arithmetic": arithmetic,
@@ -223,7 +227,7 @@ def gap(
         "imbalance": usual.parts["arithmetic"] - arithmetic * by_format * by_products,
         "memory": traffic(one, layout, usual, precision) / float(place.device.bandwidth),
         "bubble": usual.parts["bubble"],
-    } | {name: usual.parts[name] for name in _SENT}
+    } | {name: usual.parts[name] for name in OVERLAPS}
     before = sum(parts.values())
     parts["unexplained"] = took - before
     items = tuple(Item(name, parts[name], 100 * parts[name] / took) for name in ITEMS)
@@ -296,9 +300,10 @@ def traffic(model: Model, layout: Layout, found: ParallelStep, precision: str) -
     """Bytes that a rank's memory moves beside products: operators without products, on average of all ranks, and the optimiser's states."""
     run = model._whole(found.seq, 1, "bf16", None)
     passes = 4 if layout.recompute == "full" else 3
-    stacks = [stack for stack in model.parts(run) if stack.place == "layers"]
+    counts = [layers for _, layers in model.blocks] + [1] * (model.mtp is not None)
+    stacks = [stack for stack in model.parts(run) if stack.place in ("layers", "mtp")]
     each_rank = 0.0
-    for (_, layers), stack in zip(model.blocks, stacks, strict=True):
+    for layers, stack in zip(counts, stacks, strict=True):
         for each in stack.inside:
             if not each.cost.flops:
                 whole = each.split == "none" or (each.split == "sequence" and not layout.sequence)

@@ -57,8 +57,10 @@ def activations_of(
         again_here.append(share(kind.made_again, layout, by_experts) * b if kind.made_again != Divided() else 0)
         each.append(kept * b)
         core.append(kind.kept_core * by_experts * b)
+    if numbers.mtp is not None:
+        again_here.append(rank.last * share(numbers.mtp.made_again, layout, by_experts) * b)
     if not there_are:
-        return 0, 0
+        return 0, exactly(reduce(maximum, again_here, 0), t * by_experts * layout.context)
     edge = numbers.edge * b * by_experts * (1 if layout.sequence else t)
     among = t * by_experts * layout.context
     found = [
@@ -70,12 +72,14 @@ def activations_of(
     return reduced(there), exactly(found[0][1] + longest, among)
 
 
-def ends_of(numbers: Any, layout: Any, rank: Rank) -> Number:
-    """Bytes that the last norm, the head and the loss keep of a micro-batch: what belongs to tokens, and the vocabulary's part of the loss."""
+def ends_of(numbers: Any, layout: Any, rank: Rank, fused: bool = False) -> Number:
+    """Bytes that the last norm, the head, the loss and multi-token prediction keep of a micro-batch: what belongs to tokens, and the vocabulary's part of the loss."""
     t = layout.tensor
     of_tokens = (numbers.ends - numbers.log_probs) * (1 if layout.sequence else t)
     if layout.regather != "all" and layout.sequence:
         of_tokens += numbers.edge * (t - 1)  # the head's input is as wide as a layer's
+    if numbers.mtp is not None and fused:
+        of_tokens -= numbers.mtp.fused.total
     return exactly(rank.last * layout.micro_batch * (of_tokens + numbers.log_probs), t * layout.context)
 
 

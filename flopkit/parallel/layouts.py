@@ -170,10 +170,3 @@ def the_layout(layout: Any) -> Layout:
     if not isinstance(layout, Layout):
         raise TypeError(f"layout={short(layout)}: must be a Layout, such as Layout(tensor=8, data=2)")
     return layout
-
-
-def divided(name: str, value: int, among: int, what: str, way: str) -> Any:
-    """Refuse a *value* that *among* ranks cannot divide."""
-    if value % among:
-        raise ValueError(f"{name}={among}: {what} ({value}) cannot be divided by it; {way}")
-    return value // among

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, reduce
 from itertools import accumulate
+from math import ceil
 from typing import Any, NamedTuple
 
 from flopkit.arithmetic import Number, is_zero, maximum, where
@@ -113,11 +115,12 @@ class Setting:
     dtype: str = "bf16"
     dispatch_bytes: int = 2
     combine_bytes: int = 2
-    expert_nodes: int | None = None
+    expert_nodes: int | str | None = None
     memory: float | None = None
     mla_up_proj: bool = False
     activations: str = "as computed"
     weigh_inside: bool = False
+    fp8_copies: float = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seq", number("seq", self.seq))
@@ -127,10 +130,13 @@ class Setting:
             object.__setattr__(self, name, number(name, getattr(self, name)))
         for name in ("dropout", "fused", "mla_up_proj", "weigh_inside"):
             object.__setattr__(self, name, bool(flag(name, getattr(self, name))))
-        if self.expert_nodes is not None:
+        if isinstance(self.expert_nodes, str):
+            choice("expert_nodes", self.expert_nodes, ("expected",))
+        elif self.expert_nodes is not None:
             object.__setattr__(self, "expert_nodes", number("expert_nodes", self.expert_nodes))
         if self.memory is not None:
             object.__setattr__(self, "memory", positive("memory", self.memory, "bytes"))
+        object.__setattr__(self, "fp8_copies", positive("fp8_copies", self.fp8_copies, "bytes", zero=True))
         choice("kernel", self.kernel, ("flash", "math"))
         self.cluster.device.peak(self.dtype)  # refuses a format that it does not have
         choice("precision", self.precision, tuple(PRECISIONS))
@@ -200,6 +206,10 @@ class Plan:
         if setting.mla_up_proj and layout.recompute == "full":
             raise ValueError(
                 "mla_up_proj=True with recompute='full', which computes all of a layer again: give one of the two"
+            )
+        if setting.fp8_copies and layout.zero == 3:
+            raise ValueError(
+                f"fp8_copies={setting.fp8_copies:g} with zero=3: gathered weights have their copies for as long as they are there, which is not known here; give fp8_copies=0"
             )
         self.numbers = setting.numbers
         self.micro_batches = layout.micro_batches(setting.batch)
@@ -283,11 +293,13 @@ class Plan:
     def _memory_of(self, i: int, held: Sequence[Sequence[Number]], name: str) -> Memory:
         layout, rank = self.layout, self.ranks[i]
         params = computing.params_of(self.numbers, layout, rank)
-        states = holding.states_of(params, layout, self.setting.state)
+        weights, gradients, optimizer = holding.states_of(params, layout, self.setting.state)
+        if copies := self.setting.fp8_copies:
+            weights += ceil(Fraction(copies) * computing.matrices_of(self.numbers, layout, rank))
         there, again = holding.activations_of(
             self.numbers, layout, rank, held, self.setting.fused, self.setting.formats.moved
         )
-        ends = holding.ends_of(self.numbers, layout, rank)
+        ends = holding.ends_of(self.numbers, layout, rank, self.setting.fused)
         if (
             layout.order == "gpipe" and layout.pipeline > 1
         ):  # the losses of all micro-batches are taken before the first goes back
@@ -296,7 +308,7 @@ class Plan:
         if layout.zero == 3 and layout.data * layout.context > 1:
             whole = computing.exactly(gathered(self.numbers.model, self.setting.precision), layout.tensor)
         loss = holding.loss_of(self.numbers, layout, rank)
-        return Memory(name, *states, there, ends, again, gathered=whole, loss=loss)
+        return Memory(name, weights, gradients, optimizer, there, ends, again, gathered=whole, loss=loss)
 
     def _regathered(self) -> list[str]:
         layout, found = self.layout, []
@@ -321,14 +333,26 @@ class Plan:
         if layout.expert > 1:
             said.append("each expert gets as many tokens as the others")
             if setting.expert_nodes is not None:
-                said.append(
-                    f"the experts of a token lie in {setting.expert_nodes} nodes at most, and it goes to each of these once"
+                at = (
+                    "as many nodes as chance gives"
+                    if isinstance(setting.expert_nodes, str)
+                    else f"{setting.expert_nodes} nodes at most"
                 )
+                said.append(f"the experts of a token lie in {at}, and it goes to each of these once")
         vocab: Any = self.numbers.model.vocab
         if vocab % layout.tensor:
             said.append(f"a vocabulary of {vocab:,} as if {layout.tensor} divided it")
+        if setting.fp8_copies:
+            said.append(f"matrices of the layers have copies of {setting.fp8_copies:g} bytes a number beside them")
         if setting.fused:
             said.append("outputs of norms and activations are computed again, in no time")
+        if self.numbers.mtp is not None:
+            copy = (
+                ", which has an embedding of its own for it"
+                if layout.pipeline > 1 and layout.order != "dualpipe"
+                else ""
+            )
+            said.append(f"multi-token prediction runs on the last rank{copy}, and is not recomputed")
         if setting.mla_up_proj:
             said.append("up-projections of latent attention run again")
         if setting.activations != "as computed":

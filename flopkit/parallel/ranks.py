@@ -66,6 +66,12 @@ def check(numbers: Shares, layout: Layout, micro_batches: int) -> None:
             f"expert={layout.expert} with tensor={layout.tensor} and sequence=False: each of the tensor-parallel ranks would send the same tokens to experts; give sequence=True, as Megatron-LM asks for"
         )
     _check_model(numbers, layout.tensor, layout.expert)
+    if numbers.mtp is not None and (layout.tensor > 1 or (layout.zero == 3 and layout.data * layout.context > 1)):
+        degree = f"tensor={layout.tensor}" if layout.tensor > 1 else "zero=3"
+        way = "tensor=1" if layout.tensor > 1 else "zero=2"
+        raise ValueError(
+            f"{degree}: how ranks divide the layer for multi-token prediction of {numbers.model.name} is not known here; give {way}, or the model without it"
+        )
     if numbers.seq % layout.context:
         raise ValueError(f"context={layout.context}: must divide the {numbers.seq} tokens of a sequence")
     if layout.pipeline > 1 or layout.order == "dualpipe":
@@ -98,7 +104,7 @@ def _check_model(numbers: Shares, t: int, expert: int) -> None:
 @lru_cache(maxsize=256)
 def stages(numbers: Shares, pipeline: int, virtual: int) -> tuple[Rank, ...]:
     """The layers of each rank of a pipeline, in turn, and of each of its virtual stages: equal parts, the first and the last part one fewer where that
-    fits, or parts that differ by one.
+    fits, or parts that differ by one. Multi-token prediction takes the place of a layer in the last part.
 
     Raises
     ------
@@ -107,8 +113,8 @@ def stages(numbers: Shares, pipeline: int, virtual: int) -> tuple[Rank, ...]:
     """
     if pipeline == 1:
         return (Rank(tuple(kind.layers for kind in numbers.kinds), True, True),)
-    order, layers, chunks = numbers.model.layer_order(f"pipeline={pipeline}"), numbers.layers, pipeline * virtual
-    if chunks > layers + 2 or (layers % chunks and (layers + 2) % chunks and (virtual > 1 or pipeline > layers)):
+    order, layers, chunks = numbers.model.layer_order(f"pipeline={pipeline}"), numbers.places, pipeline * virtual
+    if not numbers.divisible(pipeline, virtual):
         raise ValueError(
             f"pipeline={pipeline}, virtual={virtual}: {layers} layers (with embedding and head {layers + 2}) cannot be divided into {chunks} stages"
         )
@@ -121,6 +127,7 @@ def stages(numbers: Shares, pipeline: int, virtual: int) -> tuple[Rank, ...]:
     else:
         base, more = divmod(layers, chunks)
         sizes = [base + (1 <= i <= more if more < chunks - 1 else i < more) for i in range(chunks)]
+    sizes[-1] -= numbers.places - numbers.layers
     ends = list(accumulate(sizes, initial=0))
     every = [tuple(order[start:end].count(kind) for kind in range(len(numbers.kinds))) for start, end in pairwise(ends)]
     found = []

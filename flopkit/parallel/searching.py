@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import product
 from typing import Any, NamedTuple
 
 from flopkit import names, units
@@ -205,68 +206,46 @@ def _layouts(
     setting: Setting, devices: int, given: Mapping[str, tuple[Any, ...] | None], alike: Mapping[str, Any]
 ) -> Iterator[Layout | Refused]:
     """The layouts of *devices*, and of the values that were given those that divide neither them nor the batch, nor the layers."""
-    layers, batch, place = setting.numbers.layers, setting.batch, setting.cluster
-    context, expert, micro_batch = given["context"] or (), given["expert"] or (), given["micro_batch"] or ()
-    zero, recompute = given["zero"] or (), given["recompute"] or ()
-    for t in given["tensor"] or _divisors(devices, place.per_node):
-        for c in context:
-            if devices % (t * c):
+    numbers, batch = setting.numbers, setting.batch
+    layers, own = numbers.places, given["virtual"] or given["pipeline"]
+    inner = [given[name] or () for name in ("zero", "recompute")]
+    for t, c in product(given["tensor"] or _divisors(devices, setting.cluster.per_node), given["context"] or ()):
+        at = {"tensor": t, "context": c}
+        if devices % (t * c):
+            yield _refused(f"{devices:,} devices cannot be divided by tensor · context = {t * c}", at)
+            continue
+        for p in given["pipeline"] or _divisors(devices // (t * c), layers + 2):
+            at["pipeline"], (d, rest) = p, divmod(devices, t * c * p)
+            if rest or batch % d:
+                shared = f"{devices:,} devices cannot be divided by tensor · context · pipeline = {t * c * p}"
                 yield _refused(
-                    f"{devices:,} devices cannot be divided by tensor · context = {t * c}", tensor=t, context=c
+                    shared if rest else f"batch={batch} cannot be divided among {d:,} data-parallel ranks", at
                 )
                 continue
-            for p in given["pipeline"] or _divisors(devices // (t * c), layers + 2):
-                d, rest = divmod(devices, t * c * p)
-                if rest:
-                    yield _refused(
-                        f"{devices:,} devices cannot be divided by tensor · context · pipeline = {t * c * p}",
-                        tensor=t,
-                        context=c,
-                        pipeline=p,
-                    )
+            stages = sorted({1, *_divisors(layers // p, layers), *_divisors((layers + 2) // p, layers)})
+            for v in (given["virtual"] or stages) if p > 1 else (1,):
+                if not numbers.divisible(p, v):
+                    if own:
+                        yield _refused(
+                            f"{layers} layers cannot be divided into {p * v} equal stages", at | {"virtual": v}
+                        )
                     continue
-                if batch % d:
-                    yield _refused(
-                        f"batch={batch} cannot be divided among {d:,} data-parallel ranks",
-                        tensor=t,
-                        context=c,
-                        pipeline=p,
-                    )
-                    continue
-                several_stages = [1, *_divisors(layers // p, layers), *_divisors((layers + 2) // p, layers)]
-                for v in (given["virtual"] or sorted(set(several_stages))) if p > 1 else (1,):
-                    if layers % (p * v) and (layers + 2) % (p * v) and (v > 1 or p > layers):
-                        if given["virtual"] or given["pipeline"]:
-                            yield _refused(
-                                f"{layers} layers cannot be divided into {p * v} equal stages",
-                                tensor=t,
-                                context=c,
-                                pipeline=p,
-                                virtual=v,
-                            )
+                for b in given["micro_batch"] or ():
+                    if (batch // d) % b or (v > 1 and (batch // d // b) % p):
+                        multiple = f", a multiple of {p} with several virtual stages" if v > 1 else ""
+                        reason = (
+                            f"{batch // d} sequences of a rank make no whole number of micro-batches of {b}{multiple}"
+                        )
+                        yield _refused(reason, at | {"virtual": v, "micro_batch": b})
                         continue
-                    for b in micro_batch:
-                        if (batch // d) % b or (v > 1 and (batch // d // b) % p):
-                            reason = (
-                                f"{batch // d} sequences of a rank make no whole number of micro-batches of {b}"
-                                + (f", a multiple of {p} with several virtual stages" if v > 1 else "")
-                            )
-                            yield _refused(reason, tensor=t, context=c, pipeline=p, virtual=v, micro_batch=b)
+                    for e in given["expert"] or ():
+                        if (t * c * d) % e:
+                            reason = f"{t * c * d} ranks of a stage cannot be divided by expert={e}"
+                            yield _refused(reason, at | {"expert": e})
                             continue
-                        for e in expert:
-                            if (t * c * d) % e:
-                                yield _refused(
-                                    f"{t * c * d} ranks of a stage cannot be divided by expert={e}",
-                                    tensor=t,
-                                    context=c,
-                                    pipeline=p,
-                                    expert=e,
-                                )
-                                continue
-                            for z in zero:
-                                for again in recompute:
-                                    yield Layout(t, c, p, d, e, z, v, b, recompute=again, **alike)
+                        for z, again in product(*inner):
+                            yield Layout(t, c, p, d, e, z, v, b, recompute=again, **alike)
 
 
-def _refused(reason: str, **degrees: int) -> Refused:
+def _refused(reason: str, degrees: Mapping[str, int]) -> Refused:
     return Refused(", ".join(f"{name}={value}" for name, value in degrees.items()), reason)

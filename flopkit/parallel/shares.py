@@ -62,8 +62,8 @@ class Summed(NamedTuple):
 class Layer(NamedTuple):
     """A kind of layer, for one sequence: how many there are, FLOPs of a forward pass (and those that a flash kernel computes again, of attention's
     core, and of products whose weights have gradients), parameters, bytes kept (and those that recompute drops, as parts of them), what tensor-parallel ranks
-    add up, numbers of keys and values, numbers that come to experts, experts that a token chooses, and bytes that a layer's backward pass makes again first (see
-    `Saving`), whose FLOPs are among those that are computed again."""
+    add up, numbers of keys and values, numbers that come to experts, experts that a token chooses, bytes that a layer's backward pass makes again first (see
+    `Saving`), whose FLOPs are among those that are computed again, experts of which a token chooses, and the weights of its matrices but for a router's."""
 
     layers: int
     flops: Divided
@@ -78,11 +78,14 @@ class Layer(NamedTuple):
     dispatched: int
     chosen: int
     made_again: Divided = Divided()
+    experts: int = 0
+    matrices: Divided = Divided()
 
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """Numbers of a model for one sequence of *seq* tokens, from which a step on any layout follows."""
+    """Numbers of a model for one sequence of *seq* tokens, from which a step on any layout follows. *mtp*: its layer for multi-token prediction, with join and head,
+    whose activations are among the *ends*."""
 
     model: Model
     seq: int
@@ -97,10 +100,23 @@ class Shares:
     log_probs: int
     loss: int
     model_flops: int
+    mtp: Layer | None = None
 
     @property
     def layers(self) -> int:
         return sum(kind.layers for kind in self.kinds)
+
+    @property
+    def places(self) -> int:
+        """Layers that a pipeline divides, the one for multi-token prediction among them."""
+        return self.layers + (self.mtp is not None)
+
+    def divisible(self, pipeline: int, virtual: int) -> bool:
+        """Whether so many stages can be made: equal ones, one fewer in the first and the last, or, without virtual stages, some with one layer more."""
+        layers, chunks = self.places, pipeline * virtual
+        if layers % chunks and (layers + 2) % chunks:
+            return virtual == 1 and pipeline <= layers
+        return chunks <= layers + (2 if self.mtp is None else 1)  # which is no stage by itself
 
     @property
     def tied(self) -> int:
@@ -111,7 +127,12 @@ class Shares:
     def params(self) -> int:
         """All of them, a table that embedding and head share once."""
         of_ends = self.before + self.embedding + self.after + (0 if self.model.tied else self.head)
-        return of_ends + sum(kind.layers * kind.params.total for kind in self.kinds)
+        return of_ends + sum(kind.layers * kind.params.total for kind in self.every)
+
+    @property
+    def every(self) -> tuple[Layer, ...]:
+        """All kinds of layers; that for multi-token prediction is the last."""
+        return self.kinds if self.mtp is None else (*self.kinds, self.mtp)
 
 
 @lru_cache(maxsize=64)
@@ -123,9 +144,9 @@ def shares(
     Raises
     ------
     ValueError
-        For a model with an encoder, images, several streams or a layer for multi-token prediction.
+        For a model with an encoder, images or several streams.
     """
-    for field, what in (("encoder", "an encoder"), ("patches", "images"), ("streams", "several residual streams"), ("mtp", "a layer for multi-token prediction"), ("ends", "heads or towers behind its layers")):  # fmt: skip
+    for field, what in (("encoder", "an encoder"), ("patches", "images"), ("streams", "several residual streams"), ("ends", "heads or towers behind its layers")):  # fmt: skip
         if getattr(model, field, None):
             raise ValueError(f"{model.name} has {what}: a step on several devices is known here for plain decoders; Model.train_step counts it on one")  # fmt: skip
     run = model._whole(seq, 1, dtype, None)
@@ -140,10 +161,15 @@ def shares(
     before = sum(each.cost.params for each in parts if each.place == "before") - table
     after = sum(each.cost.params for each in parts if each.place == "after")
     head = model.vocab * model.word_width
+    ends, mtp = activations.of_ends(training, run, kernel, dropout), None
+    if model.mtp is not None:
+        [stack] = [each for each in parts if each.place == "mtp"]
+        mtp = layer_of(model, model.mtp, 1, stack, run, kernel, dropout, saving)
+        ends += mtp.kept.total - _kept(model, model.mtp, run, kernel, dropout, AS_COMPUTED)[0].total
     found = Shares(
         model, seq, kinds, sum(each.cost.flops for each in parts if each.place == "head"), table, head, before, after,
-        activations.boundary(model, run), activations.of_ends(training, run, kernel, dropout), nbytes(seq * model.vocab, "fp32"),
-        activations.of_loss(model, run), model.train_step(seq=seq).model_flops,
+        activations.boundary(model, run), ends, nbytes(seq * model.vocab, "fp32"),
+        activations.of_loss(model, run), model.train_step(seq=seq).model_flops, mtp,
     )  # fmt: skip
     if found.params != model.params:
         raise ValueError(
@@ -179,7 +205,7 @@ def layer_of(
     by_rows, by_experts = ([int(kind in each) for each in splits] for kind in ("row", "experts"))
     kept, core, fused, made_again = _kept(model, block, run, kernel, dropout, saving)
     mixer, mlp = block.mixer, block.mlp
-    chosen: Any = mlp.top_k if isinstance(mlp, Experts) else 0
+    of_experts: tuple[Any, Any] = (mlp.experts, mlp.top_k) if isinstance(mlp, Experts) else (0, 0)
     return Layer(
         layers=count,
         flops=flops,
@@ -193,8 +219,10 @@ def layer_of(
         summed=summed_of(block.norms, by_rows, by_experts),
         keys_values=sum(mixer.cached(run.q).values()) if mixer is not None else 0,
         dispatched=run.tokens * mlp.top_k * model.d_model if isinstance(mlp, Experts) else 0,
-        chosen=chosen,
+        chosen=of_experts[1],
         made_again=made_again,
+        experts=of_experts[0],
+        matrices=_matrices(stack.inside),
     )
 
 
@@ -222,6 +250,16 @@ def params_divided(parts: Iterable[Part]) -> Divided:
             found = found.plus(experts=of_all)
         else:
             found = found.plus(features=each.divided, whole=of_all - each.divided)
+    return found
+
+
+def _matrices(parts: Iterable[Part]) -> Divided:
+    """Weights that linear layers and experts multiply, by how they divide, without biases, the router and a head."""
+    found = Divided()
+    for each in parts:
+        if each.role in ("product", "experts"):
+            weights = each.cost.params_by_role.get("weight", 0)
+            found = found.plus(**{_kind(each): weights})
     return found
 
 

@@ -70,12 +70,14 @@ class ParallelStep:
 def step(
     model: Model | str, layout: Layout, cluster: Cluster | str, *, seq: int, batch: int, precision: str = "mixed-fp32-gradients", optimizer: str = "adam",
     kernel: str = "flash", dropout: bool = False, fused: bool = False, overlap: tuple[str, ...] = ("data", "pipeline"), dtype: str = "bf16",
-    dispatch_bytes: int = 2, combine_bytes: int = 2, expert_nodes: int | None = None, memory: float | None = None, mla_up_proj: bool = False,
+    dispatch_bytes: int = 2, combine_bytes: int = 2, expert_nodes: int | str | None = None, memory: float | None = None, mla_up_proj: bool = False,
     activations: str = "as computed", weigh_inside: bool = False,
+    fp8_copies: float = 0,
 ) -> ParallelStep:  # fmt: skip
     """A training step of *batch* sequences of *seq* tokens on a layout: the least time, and the memory of the fullest rank.
 
-    Arithmetic runs at the peak, links and network cards at their rate, times the cluster's efficiencies; with all at 1 the time is a bound.
+    Arithmetic runs at the peak, links and network cards at their rate, times the cluster's efficiencies; with all at 1 the time is a bound for programs that
+    send what is listed here. A mixture of experts whose ranks lie in several nodes can send less than an all-to-all: *expert_nodes*.
 
         seconds = m · (arithmetic + what waits) + bubble + what the gradients' exchange leaves
 
@@ -120,9 +122,10 @@ def step(
         The format whose peak counts.
     dispatch_bytes, combine_bytes : int, optional
         Bytes of a number on the way to the experts and back.
-    expert_nodes : int, optional
+    expert_nodes : int or str, optional
         Nodes in which a token's experts lie at most (node-limited routing): it goes to each of them once over the network, and inside of them over links
-        to each of its experts. None: each of its experts gets it over the network, if it is in another node.
+        to each of its experts, as DeepEP and HybridEP send it. ``"expected"``: in as many as there are on average where all experts are equally likely. None: each of
+        its experts gets it over the network, if it is in another node, as an all-to-all sends it. 1 is the least that a mixture can ask of the network.
     memory : float, optional
         Bytes of a device that a step may take. None: what is usable of the device's memory, where that is known, else all of it.
     mla_up_proj : bool, optional
@@ -135,6 +138,11 @@ def step(
         Whether the router's weights multiply what the experts' down projections read, as in Megatron-Core, and not what experts make, which is then kept for
         the gradient of the weights.
 
+    fp8_copies : float, optional
+        Bytes a number that FP8 training holds of the layers' matrices beside their weights, from one micro-batch to the next: 2 on Hopper, a copy and its transpose;
+        1 on Blackwell with scales of tensors; 2 and their scales, 2.0625, with MXFP8, which is quantised along rows and along columns (Transformer Engine, issue 1880,
+        and its guide to low precision). Routers, embedding and head have none. Programs that keep no 16-bit weights beside them (``--fp8-param-gather``) hold 2 bytes less.
+
     Returns
     -------
     ParallelStep
@@ -142,8 +150,8 @@ def step(
     Raises
     ------
     ValueError
-        For degrees that do not divide heads, key-value heads, layers, experts or the batch, models of which it is not known what divides,
-        ``precision="autocast"``, *fused* where *regather* keeps the outputs of norms, and experts' ranks beside tensor-parallel ones without SP.
+        For degrees that do not divide heads, key-value heads, layers, experts or the batch, models of which it is not known what divides, multi-token prediction with
+        tensor-parallel ranks or ZeRO-3, ``precision="autocast"``, *fused* where *regather* keeps the outputs of norms, and experts' ranks beside tensor-parallel ones without SP.
     TypeError
         For what is no layout, number or switch where one is wanted.
 
@@ -155,8 +163,11 @@ def step(
     these by words, context-parallel ones by tokens. They are counted as on one device: PyTorch's ``loss_parallel`` has one fp32 copy of the logits more, and
     Megatron-LM's loss writes its gradient over what it kept. With ``"gpipe"`` the last rank keeps ends of all micro-batches; but for one they count among the layers.
     Of layers that ZeRO-3 gathers, each tensor-parallel rank is taken to hold an equal part.
-    Of DeepSeek-V3's savings these are not here: the moving average of its weights is in the host's memory and takes nothing of a device; its module for multi-token
-    prediction is refused with the model; that DualPipe's two ranks with the same stage could share the optimiser's states is not said, and each has its own.
+    Multi-token prediction (``fk.load("deepseek-v3", mtp=True)``): its layer is the last of the last rank, where a pipeline counts it as one of the layers, and is never
+    recomputed. Without DualPipe, whose first rank has the last stage, too, that rank has a second embedding for it (``mtp`` in Megatron-LM's pipeline layouts;
+    DeepSeek-V3, section 3.2.3); the sum of the two embeddings' gradients is not among what is sent.
+    Of DeepSeek-V3's savings these are not here: the moving average of its weights is in the host's memory and takes nothing of a device;
+    that DualPipe's two ranks with the same stage could share the optimiser's states is not said, and each has its own.
     Sent besides: where FSDP2's rows do not divide, each parameter of a layer is filled up to ranks · ⌈rows / ranks⌉ rows; a loss of divided
     logits reduces three fp32 numbers a token; gradients of norms that are divided by tokens are reduced over the tensor-parallel ranks. FSDP2's
     default gathers embedding, norm and head once. A ring of context-parallel ranks sends in its backward pass, besides keys and values, their
@@ -178,7 +189,7 @@ def step(
     """
     setting = Setting(
         the_model(model), the_cluster(cluster), seq, batch, precision, optimizer, kernel, dropout, fused, overlap, dtype, dispatch_bytes, combine_bytes,
-        expert_nodes, memory, mla_up_proj, activations, weigh_inside,
+        expert_nodes, memory, mla_up_proj, activations, weigh_inside, fp8_copies,
     )  # fmt: skip
     plan = Plan(setting, the_layout(layout))
     return of_plan(plan, plan.memory())

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from flopkit.arithmetic import Number, exact_div, maximum, minimum, where
 from flopkit.parallel import collectives
-from flopkit.parallel.computing import Over
+from flopkit.parallel.computing import Over, numbers_on
 from flopkit.parallel.exchanges import Exchange, least
 from flopkit.parallel.ranks import Rank
 
@@ -51,13 +51,13 @@ twice. ``"gradients"``, ``"weights"``: ZeRO-3's; a layer that is computed again 
 
 class Formats(NamedTuple):
     """Bytes of a number between layers, on the way to experts and back together, of a gradient that is reduced, and of a weight that is gathered; and
-    the nodes in which a token's experts lie at most, where that is limited."""
+    the nodes to which a token goes once, at most or ``"expected"``. None: it goes to each of its experts."""
 
     moved: int
     routed: int
     gradient: int
     weight: int
-    nodes: int | None = None
+    nodes: int | str | None = None
 
 
 class Sent(NamedTuple):
@@ -96,7 +96,7 @@ def _sent(exchange: Exchange, place: Any, inside: Any) -> Sent:
 def of_micro_batch(numbers: Any, layout: Any, place: Any, inside: Any, formats: Formats) -> Traffic:
     """The exchanges of a micro-batch. *inside*: of each axis, the ranks of a group that lie in a node."""
     t, c, b = layout.tensor, layout.context, layout.micro_batch
-    kinds = numbers.kinds
+    kinds = numbers.kinds if numbers.mtp is None else (*numbers.kinds, numbers.mtp)
     tensor, pipeline = NOTHING, NOTHING
     context = expert = (NOTHING,) * len(kinds)
     edge = numbers.edge * b
@@ -121,17 +121,31 @@ def of_micro_batch(numbers: Any, layout: Any, place: Any, inside: Any, formats: 
     return Traffic(tensor, context, expert, pipeline)
 
 
-def _routed(kind: Any, payload: Number, ranks: Number, place: Any, inside: Number, most: int | None) -> Sent:
+def _routed(kind: Any, payload: Number, ranks: Number, place: Any, inside: Number, most: int | str | None) -> Sent:
     """An all-to-all. Where a token's experts lie in *most* nodes, it goes to each of these once, and inside of them to all of its experts."""
     exchange = collectives.all_to_all(bytes=payload, ranks=ranks)
     nodes = ranks / inside
     if most is None or _alone(ranks // inside):
         return _sent(exchange, place, inside)
     near = payload * (inside - 1) / inside
-    far = payload * minimum(most, minimum(nodes, kind.chosen)) / kind.chosen * (nodes - 1) / nodes
+    reached = expected_nodes(nodes, kind) if isinstance(most, str) else minimum(most, minimum(nodes, kind.chosen))
+    far = payload * reached / kind.chosen * (nodes - 1) / nodes
     seconds = maximum(near / (place.link * place.link_efficiency), far / (place.network * place.network_efficiency))
     waited = place.link_latency * (inside - 1) + place.network_latency * (nodes - 1)
     return Sent(seconds + waited, near + far)
+
+
+def expected_nodes(nodes: Any, kind: Any) -> Any:
+    """Nodes that have one of a token's experts or more, on average, where all experts are equally likely: ``N·(1 − C(E − E/N, k)/C(E, k))``.
+
+    >>> from types import SimpleNamespace
+    >>> round(expected_nodes(2, SimpleNamespace(experts=4, chosen=2)), 4)  # of six pairs two lie in one node
+    1.6667
+    """
+    missed: Any = 1.0
+    for i in range(kind.chosen):
+        missed *= maximum(kind.experts * (1 - 1 / nodes) - i, 0) / (kind.experts - i)
+    return nodes * (1 - missed)
 
 
 def on_rank(traffic: Traffic, numbers: Any, layout: Any, rank: Rank, stages: Number) -> dict[str, Sent]:
@@ -143,12 +157,14 @@ def on_rank(traffic: Traffic, numbers: Any, layout: Any, rank: Rank, stages: Num
     only on, the last only back.
     """
     policy = layout.recompute
-    keys_values = RUNS["keys and values, kept" if layout.regather == "none" else "keys and values, again"].under(policy)
+    keys_values = RUNS["keys and values, kept" if layout.regather == "none" else "keys and values, again"]
     halves: Any = 2 * (rank.first + rank.last)  # of all-reduces: gathers, or reduce-scatters
     again: Any = rank.last
     sums = RUNS["sum"]
     context = expert = NOTHING
-    for kind, count, gather, routed in zip(numbers.kinds, rank.kinds, traffic.context, traffic.expert, strict=True):
+    for (kind, count), gather, routed in zip(numbers_on(numbers, rank), traffic.context, traffic.expert, strict=True):
+        if kind is numbers.mtp:
+            policy = "none"
         outputs, inputs = kind.summed.outputs, kind.summed.inputs
         if layout.regather == "all":
             outputs = where(layout.expert > 1, kind.summed.outputs_apart, outputs)
@@ -159,7 +175,7 @@ def on_rank(traffic: Traffic, numbers: Any, layout: Any, rank: Rank, stages: Num
             count * kind.summed.inputs_apart * RUNS["branch's input"].under(policy)
         )  # experts keep the tokens that come to them
         if gather is not NOTHING:
-            context = _added(context, gather.times(keys_values * count))
+            context = _added(context, gather.times(keys_values.under(policy) * count))
         if routed is not NOTHING:
             expert = _added(expert, routed.times(RUNS["experts"].under(policy) * count))
     tensor, regathered, pipeline = traffic.tensor, NOTHING, traffic.pipeline
@@ -202,17 +218,11 @@ def of_data(params: tuple[Over, Over], layout: Any, micro_batches: Number, place
         of_gradients, of_weights = each.times(formats.gradient), each.times(formats.weight)
         several = where(layout.zero >= 2, RUNS["gradients"].under(layout.recompute) * micro_batches, 1)
         gathers = where(layout.zero >= 3, RUNS["weights"].under(layout.recompute) * micro_batches, 1)
-        if not (isinstance(layout.zero, int) and layout.zero):
-            summed = _sent(collectives.all_reduce(bytes=of_gradients, ranks=ranks), place, near)
-        if isinstance(layout.zero, int) and not layout.zero:
-            found = _added(found, summed)
-            continue
+        summed = _sent(collectives.all_reduce(bytes=of_gradients, ranks=ranks), place, near)
         scattered = _sent(collectives.reduce_scatter(bytes=of_gradients, ranks=ranks), place, near).times(several)
         gathered = _sent(collectives.all_gather(bytes=of_weights, ranks=ranks), place, near).times(gathers)
-        if not isinstance(layout.zero, int):
-            scattered = Sent(*(where(layout.zero > 0, a, b) for a, b in zip(scattered, summed, strict=True)))
-            gathered = Sent(*(where(layout.zero > 0, a, 0) for a in gathered))
-        found = _added(_added(found, scattered), gathered)
+        divided = _added(scattered, gathered)
+        found = _added(found, Sent(*(where(layout.zero > 0, a, b) for a, b in zip(divided, summed, strict=True))))
     return found
 
 

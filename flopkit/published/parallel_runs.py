@@ -45,6 +45,8 @@ class ParallelRun:
         Of the states.
     uneven : int
         Virtual stages of a rank, where they are not equal.
+    expert_nodes : int or str, optional
+        Nodes to which a token goes once, as in `flopkit.parallel.step`.
     assumed : str
         What we took from elsewhere because the source does not print it.
     """
@@ -61,6 +63,7 @@ class ParallelRun:
     dtype: Any = "bf16"
     precision: str = "mixed-fp32-gradients"
     uneven: int = 1
+    expert_nodes: int | str | None = None
     assumed: str = ""
 
     @property
@@ -85,7 +88,7 @@ class ParallelRun:
         """
         asked: dict[str, Any] = {
             "cluster": self.cluster, "seq": self.seq, "batch": self.batch, "convention": self.convention, "dtype": self.dtype,
-            "precision": self.precision, "uneven": self.uneven, **self.rate,
+            "precision": self.precision, "uneven": self.uneven, "expert_nodes": self.expert_nodes, **self.rate,
         }  # fmt: skip
         return gap(self.model, self.layout, **(asked | more))
 
@@ -122,7 +125,8 @@ _LLAMA_3 = (
 
 @cache
 def parallel_runs() -> tuple[ParallelRun, ...]:
-    """The steps of papers, logs and READMEs: Narayanan 2021, Korthikanti 2022, BLOOM 2022, MegaScale 2024, Llama 3 2024, Megatron-Core 2024, torchtitan.
+    """The steps of papers, logs and READMEs: Narayanan 2021, Korthikanti 2022, BLOOM 2022, MegaScale 2024, Llama 3 2024, Megatron-Core 2024, Megatron-LM's Llama in
+    FP8 2025, torchtitan.
 
     `runs_left_out` has the rows of these tables that are not among them.
 
@@ -130,10 +134,19 @@ def parallel_runs() -> tuple[ParallelRun, ...]:
     --------
     >>> runs = parallel_runs()
     >>> len(runs), runs[0].run, runs[0].gap().below_bound
-    (187, '22B', False)
+    (190, '22B', False)
     """
     bloom = (each for each in _bloom() if isinstance(each, ParallelRun))
-    return (*_korthikanti(), *_megascale(), *_llama_3(), *_megatron_core(), *_narayanan(), *bloom, *_torchtitan())
+    return (
+        *_korthikanti(),
+        *_megascale(),
+        *_llama_3(),
+        *_megatron_core(),
+        *_narayanan(),
+        *bloom,
+        *_torchtitan(),
+        *_megatron_lm(),
+    )
 
 
 @cache
@@ -248,6 +261,20 @@ def _megatron_core() -> Iterator[ParallelRun]:
         yield ParallelRun(
             "megatron_core_h100", f"{billions}B", model, layout, "dgx-h100", 4096, batch, {"tflops_per_device": tflops}, data["convention"],
             precision="mixed", assumed=f"{_ONE}; one stage a rank; gradients in 16 bits",
+        )  # fmt: skip
+
+
+def _megatron_lm() -> Iterator[ParallelRun]:
+    data = read("megatron_lm_llama")
+    for values in data["rows"]:
+        row = dict(zip(data["columns"], values, strict=True))
+        degrees = {"tensor": row["tp"], "pipeline": row["pp"], "context": row["cp"], "virtual": row["vp"]}
+        layout = Layout(
+            **degrees, data=row["gpus"] // (row["tp"] * row["pp"] * row["cp"]), micro_batch=row["micro_batch"]
+        )
+        yield ParallelRun(
+            "megatron_lm_llama", f"{row['model']}, {row['gpus']:,} GPUs", the_model(row["model"]), layout, "dgx-h100", row["seq"], row["batch"],
+            {"tokens_per_s_per_device": row["tokens_per_s"]}, dtype={"linear": "fp8", "rest": "bf16"}, precision="mixed",
         )  # fmt: skip
 
 

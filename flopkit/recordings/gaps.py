@@ -12,7 +12,7 @@ from flopkit.models import load
 from flopkit.models.branches.recurrences import StateSpace
 from flopkit.parallel import Layout
 from flopkit.published.parallel_runs import ParallelRun, parallel_runs
-from flopkit.recordings.bridge import with_mtp
+from flopkit.recordings.bridge import SEQUENCES, counted_per_token, with_mtp
 from flopkit.recordings.published_data import dataset
 from flopkit.tables import Table
 
@@ -22,6 +22,10 @@ _CLUSTERS = {
     "h100-sxm": "dgx-h100", "b200": "dgx-b200", "b300": "dgx-b300", "gb200": "dgx-gb200", "gb300": "dgx-gb300",
 }  # fmt: skip
 _NARROW = {"fp8": {"linear": "fp8", "rest": "bf16"}, "fp4": {"linear": "fp4", "rest": "bf16"}, "bf16": "bf16"}
+
+
+_ONCE = ("deepseek-v3", "qwen3-30b-a3b")
+"""Models whose recipes send a token to a node once (DeepEP, HybridEP) wherever their experts lie in several nodes; others' use an all-to-all there."""
 
 
 @cache
@@ -34,7 +38,7 @@ def bridge_runs() -> tuple[ParallelRun, ...]:
     --------
     >>> runs = bridge_runs()
     >>> len(runs), runs[0].table, runs[0].run
-    (155, 'megatron_bridge r26.04', 'llama-3-70b, 64 × DGX-GB300, fp4, pp4 vp5, NVFP4')
+    (226, 'megatron_bridge r26.08', 'deepseek-v3, 256 × DGX-GB300, fp8, pp2 vp8 ep32, MXFP8')
     """
     rows = dataset("megatron_bridge").rows
     return tuple(_run(row) for row in rows if _divided(row["workload"]) and _possible(row))
@@ -61,9 +65,10 @@ def _run(row: Mapping[str, Any]) -> ParallelRun:
     said = row["setting"] or ""
     degree = _degrees(row)
     tensor, stages, context = degree["tp"], degree["pp"], degree["cp"]
-    model = load(row["workload"])
+    predicts = None if "w/o MTP" in said else with_mtp(row["workload"])
+    model = load(row["workload"]) if predicts is None or tensor > 1 else predicts
     virtual, chunks = degree["vp"], stages * degree["vp"]
-    layers = sum(count for _, count in model.blocks)
+    layers = sum(count for _, count in model.blocks) + (model.mtp is not None)
     data = row["count"] // (tensor * stages * context)
     rounds = row["batch"] // (data * row["micro_batch"])
     equal = (layers % chunks == 0 or (layers + 2) % chunks == 0) and rounds % stages == 0
@@ -72,12 +77,17 @@ def _run(row: Mapping[str, Any]) -> ParallelRun:
         virtual=virtual if equal and stages > 1 else 1, micro_batch=row["micro_batch"], zero=3 if "FSDP" in said else 1,
     )  # fmt: skip
     assumed = [] if row["precision"] else ["no number format is printed: fp8 for the layers' weights"]
-    if "w/o MTP" not in said and with_mtp(row["workload"]) is not None:
+    if predicts is not None and model.mtp is None:
         assumed.append("without the layer for multi-token prediction, which ran")
+    rate = float(row["value"])
+    if row["table"] in SEQUENCES:
+        rate = row["printed_TFLOPs"] * 1e12 / counted_per_token(row)[0]
+        assumed.append("tokens/s from the printed TFLOP/s, which are rounded less")
     return ParallelRun(
         f"megatron_bridge {row['table']}", f"{row['workload']}, {row['count']} × {row['device']}, {row['precision'] or 'no format'}, {said}",
-        model, layout, _CLUSTERS[row["device_name"]], row["seq"], row["batch"], {"tokens_per_s_per_device": row["value"]},
-        dtype=_NARROW[row["precision"] or "fp8"], precision="mixed", uneven=1 if equal or stages == 1 else virtual, assumed="; ".join(assumed),
+        model, layout, _CLUSTERS[row["device_name"]], row["seq"], row["batch"], {"tokens_per_s_per_device": rate},
+        dtype=_NARROW[row["precision"] or "fp8"], precision="mixed", uneven=1 if equal or stages == 1 else virtual,
+        expert_nodes="expected" if row["workload"] in _ONCE else None, assumed="; ".join(assumed),
     )  # fmt: skip
 
 

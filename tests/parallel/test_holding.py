@@ -110,3 +110,24 @@ def test_llama_3s_published_layouts_fit_with_the_gradients_of_the_loss(data):
     assert found.fits and " rank 1 of the pipeline" in found.memory.name
     alone = step("llama-3.1-405b", replace(layout, pipeline=1, virtual=1), "llama-3", **asked).memory
     assert alone.loss == 8 * 8192 * 128_256 / 8
+
+
+def test_fp8_copies_by_hand():
+    """Ten of Llama-3-70B's layers, their matrices in four parts; of DeepSeek-V3's, attention, shared expert and a sixteenth of 256 experts. Neither norms, router nor head."""
+    ours = {}
+    for copies in (0, 2, 2.0625):
+        layout = Layout(tensor=4, pipeline=8, data=2)
+        ours["llama", copies] = step("llama-3-70b", layout, "dgx-h100", seq=8192, batch=128, fp8_copies=copies)
+        layout = Layout(pipeline=16, data=16, expert=16)
+        ours["deepseek", copies] = step("deepseek-v3", layout, "dgx-b200", seq=4096, batch=4096, fp8_copies=copies)
+    llama = 10 * (2 * 8192 * 8192 + 2 * 8192 * 1024 + 3 * 8192 * 28672) // 4
+    latent = 7168 * 1536 + 1536 * 128 * 192 + 7168 * 576 + 512 * 128 * 256 + 128 * 128 * 7168
+    deepseek = 4 * (latent + (256 // 16 + 1) * 3 * 7168 * 2048)
+    for (model, copies), found in ours.items():
+        weights = found.memory.weights - ours[model, 0].memory.weights
+        assert weights == copies * {"llama": llama, "deepseek": deepseek}[model] and isinstance(weights, int)
+        assert any("copies of" in each for each in found.supposes) == bool(copies)
+    with pytest.raises(ValueError, match="fp8_copies=2 with zero=3"):
+        step("llama-3-8b", Layout(data=8, zero=3), "dgx-h100", seq=8192, batch=8, fp8_copies=2)
+    with pytest.raises(ValueError, match="fp8_copies=-1"):
+        step("llama-3-8b", Layout(data=8), "dgx-h100", seq=8192, batch=8, fp8_copies=-1)

@@ -14,6 +14,7 @@ from book_ext import trainers_page
 from flopkit.models.files.configs import hf_config
 from flopkit.published import Trainer, trainer, trainer_names, trainers
 from flopkit.published.audit import MODELS
+from flopkit.recordings.bridge import SEQUENCES
 
 SEQ = {**MODELS, "gpt2": 1024}
 WITHOUT = {"transformers", "trainmeter", "lightning"}  # whose own code is run below
@@ -138,11 +139,16 @@ def test_lightning_counts_by_torch():
 
 
 def test_nvidia_s_tables_come_out():
-    """158 rows of the source, of which 14 have a second figure: all within 1 %, all but one within 0.5 %, by the formula of their release."""
+    """265 rows of the source, of which 14 have a second figure: all but one within 1 % or their rounding, by the formula of their release. Three releases print tokens/s
+    of whole sequences; of the others all but two are within 0.5 %."""
     rows = fk.recordings.megatron_bridge()
-    assert len(rows) == 158 + 14
-    assert all(row["agrees"] for row in rows)
-    assert [row["model"] for row in rows if abs(row["by ours"] - 1) >= 0.005] == ["gpt-oss-120b"]
+    assert len(rows) == 265 + 14
+    assert [(row["release"], row["model"], row["printed"]) for row in rows if not row["agrees"]] == [
+        ("26.08", "nemotron-3-ultra-550b-a55b", 923)
+    ]
+    finer = [row for row in rows if f"r{row['release']}" not in SEQUENCES]
+    assert len(finer) == 172 + 31
+    assert [row["model"] for row in finer if abs(row["by ours"] - 1) >= 0.005] == ["gpt-oss-120b"]
     assert sum(row["verdict"] != "not reproduced" for row in rows) > 0.8 * len(rows), (
         "inside the rounding of their own digits"
     )
@@ -186,5 +192,8 @@ def test_the_page_says_what_its_tables_say():
     )
     links, targets = set(re.findall(r'href="#([\w-]+)"', text)), set(re.findall(r'id="([\w-]+)"', text))
     assert links == targets and len(targets) == 16
-    assert "**All 172 figures come out within 1 %, 171 of them within 0.5 %**" in trainers_page.bridge_in_words()
+    assert (
+        "**278 of the 279 figures come out within 1 % or their rounding, 257 of them within 0.5 %**"
+        in trainers_page.bridge_in_words()
+    )
     assert "at 40 % MFU by the count of" in trainers_page.spread()

@@ -185,7 +185,7 @@ def _numbers(s: Any, n: Mapping[str, Any], run: Run) -> Any:
 
     ends = {name: getattr(s, f"of_{name}") for name in _ENDS}
     found = (layer("dense", dispatched=0), layer("sparse", dispatched=getattr(s, "sparse_dispatched", 0)))
-    return SimpleNamespace(kinds=found, layers=n["layers"], tied=n["tied"], edge=s.edge, **ends)
+    return SimpleNamespace(kinds=found, layers=n["layers"], tied=n["tied"], edge=s.edge, mtp=None, **ends)
 
 
 def _layer(s: Any, mlp: str, what: str) -> Any:

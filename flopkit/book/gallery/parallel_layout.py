@@ -74,7 +74,9 @@ def _numbers_of(model: Any) -> Any:
     alone = {each: getattr(model, each) for each in _OF_LAYER}
     summed = Summed(*(getattr(model, f"summed_{part}") for part in Summed._fields))
     kind = Layer(layers=model.layers, summed=summed, **divided, **alone, keys_values=0, dispatched=0, chosen=0)
-    return SimpleNamespace(kinds=(kind,), layers=model.layers, **{each: getattr(model, each) for each in _NUMBERS})
+    return SimpleNamespace(
+        kinds=(kind,), layers=model.layers, mtp=None, **{each: getattr(model, each) for each in _NUMBERS}
+    )
 
 
 def layout_of_a_step(
