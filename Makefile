@@ -40,7 +40,7 @@ test: .venv/ready   ## Install and run every test: code, chapters, then the buil
 	$(PY) -m pytest $(SIDE_BY_SIDE) -m browser --report=browser tests
 	@$(MAKE) --no-print-directory html
 
-test-fast: .venv/ready  ## A quarter of an hour on two cores: the tests of the code with a sample of the counter's, without whole networks, figures, chapters and pages
+test-fast: .venv/ready  ## Three minutes on two cores: a sample of the tests of the code, the same each time, without whole networks, figures, chapters and pages
 	$(PY) -m pytest $(SIDE_BY_SIDE) --fast -m "not browser and not slow" tests flopkit
 
 html: .venv/ready   ## Build the book (after the first time: only what changed)

@@ -1,7 +1,7 @@
 """Speed and size, as ratios measured side by side in one run.
 
     python benchmarks/run.py                 imports, counts, figures and pages (needs `make book` and, for figures, Chromium)
-    python benchmarks/run.py --commands      also time the whole suite of experiments, and `make book` and `make test` in fresh clones
+    python benchmarks/run.py --commands      also compare sixty pairs of profiles, time the whole suite of experiments, and `make book` and `make test` in fresh clones
     python benchmarks/run.py --readme        also write the table into benchmarks/README.md
 
 A figure that a limit is named for is compared with it here and nowhere else: no test fails because a machine is slow.
@@ -27,6 +27,7 @@ HTML = ROOT / "_build" / "html"
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
 from attaching import rows_attaching  # noqa: E402
+from comparing import rows_comparing  # noqa: E402
 from counting import rows_counter  # noqa: E402
 from simulating import rows_simulating  # noqa: E402
 
@@ -389,7 +390,7 @@ def main():
     parser.add_argument(
         "--commands",
         action="store_true",
-        help="time the suite of experiments, and make book and make test in fresh clones",
+        help="compare sixty pairs of profiles, time the suite of experiments, and make book and make test in fresh clones",
     )
     parser.add_argument("--readme", action="store_true", help="write the table into benchmarks/README.md")
     options = parser.parse_args()
@@ -409,7 +410,7 @@ def main():
         rows_figures,
         rows_pages,
     ]
-    parts += [rows_record, rows_commands] * options.commands
+    parts += [rows_comparing, rows_record, rows_commands] * options.commands
     lines = ["| what | measured | beside it | aim |", "|---|---|---|---|"]
     lines += ["| " + " | ".join(row) + " |" for part in parts for row in part()]
     note = f"Python {platform.python_version()}, {os.cpu_count()} cores; `python benchmarks/run.py` measures anew."

@@ -231,8 +231,8 @@ def near(name: str) -> list[str]:
 
     >>> near("H100"), near("RTX 4090 Laptop GPU"), near("MI308X"), near("Trainium4")
     (['h100-sxm', 'h100-pcie', 'h100-nvl'], [], [], [])
-    >>> near("A100-80G"), near("Apple M4"), near("4090")
-    (['a100-sxm-80gb', 'a100-pcie-80gb'], [], ['rtx-4090'])
+    >>> near("A100-80G"), near("h100-sxmm"), near("4090")
+    (['a100-sxm-80gb', 'a100-pcie-80gb'], ['h100-sxm'], ['rtx-4090'])
     >>> near("RTX 6000"), near("AMD Instinct MI250X/MI250")
     (['quadro-rtx-6000', 'rtx-6000-ada'], ['mi250x', 'mi250', 'mi250-gcd', 'mi250x-gcd'])
     """
@@ -285,7 +285,7 @@ def _same_class(bare: str) -> list[str]:
             other = (not rest and _OTHER.match(its_rest)) or (
                 glued and len(glued[1]) < 3 and not its_rest.startswith(glued[1])
             )
-            if same and not other and (its_rest.startswith(rest) or _alike(rest, its_rest)):
+            if same and not other and (its_rest.startswith(rest) or _alike(rest, its_rest, 3 if rest.isalpha() else 4)):
                 found[meant] = None
         elif letters and (its_letters.startswith(letters) or _alike(letters, its_letters)):
             found[meant] = None
@@ -298,11 +298,12 @@ def _class(spelled: str) -> tuple[str, str, str]:
     return letters, number, rest
 
 
-def _alike(one: str, other: str) -> bool:
-    """The same, or a slip apart."""
+def _alike(one: str, other: str, least: int = 4) -> bool:
+    """The same, or a slip apart, where neither has fewer letters than *least*."""
     from difflib import SequenceMatcher  # loaded when something is wrong, and not with every import
 
-    return one == other or (min(len(one), len(other)) > 3 and SequenceMatcher(None, one, other).ratio() > 0.75)
+    both = SequenceMatcher(None, one, other)
+    return one == other or (min(len(one), len(other)) >= least and both.real_quick_ratio() > 0.75 < both.ratio())
 
 
 # -- names that are no card's ------------------------------------------------------------------------------------

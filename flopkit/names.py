@@ -159,7 +159,11 @@ def _hint(wanted: str, spellings: list[_Spelling], other: str = "", listed: str 
     near = _some(names(exact or begun or filter(related, spellings)))
     if other and not near:
         return f"here it is {other}"
-    near = near or names(each for each in spellings if alike(each)[0] >= 0.6)[:4]
+    long = (
+        len(wanted) / 4,
+        len(wanted) * 4,
+    )  # beyond that the share cannot be 0.6, and what somebody gave may be a whole file
+    near = near or names(each for each in spellings if long[0] < len(each.key) < long[1] and alike(each)[0] >= 0.6)[:4]
     if near:
         return f"did you mean {' or '.join(filter(None, (', '.join(near[:-1]), near[-1])))}?"
     lists = f"; {listed} lists them" if listed else ""

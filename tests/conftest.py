@@ -16,6 +16,7 @@ from collections import Counter
 from importlib import metadata
 from pathlib import Path
 
+import fast_part
 import pytest
 from served import served
 from watched import Watched
@@ -26,55 +27,29 @@ REPORT = ROOT / "_build" / "test-report.json"
 
 # -------------------------------------------------------------------------------------------------------------- the fast part
 
-# What `make test-fast` leaves to `make test`: the counter's tests, whole networks, each figure at each of its settings, built pages.
-THOROUGH = (
-    "counter",
-    "models/test_vision.py",
-    "models/test_convnets.py",
-    "models/test_display_names.py",
-    "book/gallery",
-    "book/test_site.py",
-    "browser",
-    "zoo",
-)
-# Of these folders it runs this much.
-SAMPLE = (
-    "counter/test_against_torch.py",
-    "counter/test_attention.py",
-    "counter/test_bytes.py",
-    "counter/test_conventions_of_reports.py",
-    "counter/test_every_operator.py",
-    "counter/test_modules.py",
-    "counter/test_phases.py",
-    "counter/test_products_counted.py",
-    "counter/test_report.py",
-    "counter/test_unknown.py",
-    "book/gallery/test_conventions.py",
-    "book/gallery/test_dense.py",
-)
-
-
 # Tests of these turn torch itself upside down: one process runs them, in their order.
 TURN_TORCH = {"counter", "peers", "zoo"}
 
 
-def left_out(path: Path) -> bool:
-    """Whether `--fast` passes over this file."""
-    tests = ROOT / "tests"
-    if path.suffix != ".py" or any(path == tests / kept for kept in SAMPLE):
-        return False
-    return any((tests / name) in (path, *path.parents) for name in THOROUGH)
-
-
 def pytest_ignore_collect(collection_path, config):
-    return True if config.getoption("--fast") and left_out(collection_path) else None
+    """What is left out is not even imported."""
+    fast = config.getoption("--fast")
+    if (fast or config.getoption("--most")) and fast_part.is_thorough(collection_path):
+        return True
+    return True if fast and fast_part.is_costly_file(collection_path) else None
 
 
 def pytest_collection_modifyitems(config, items):
-    """The models of the zoo are counted where `-m` asks for them (`make zoo`), and a sample of them, which has no mark, always."""
+    """The models of the zoo are counted where `-m` asks for them (`make zoo`), and a sample of them, which has no mark, always.
+
+    With `--fast` a sample of all tests runs: see `fast_part.py`.
+    """
     if "zoo" not in config.getoption("markexpr"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("zoo")])
         items[:] = [item for item in items if not item.get_closest_marker("zoo")]
+    if config.getoption("--fast"):
+        items[:], others = fast_part.of_items(items)
+        config.hook.pytest_deselected(items=others)
     for item in items if hasattr(config, "workerinput") else ():  # which process runs it, where there are several
         if item.get_closest_marker("browser"):
             continue  # each opens a page of its own
@@ -96,7 +71,12 @@ def pytest_addoption(parser):
     parser.addoption(
         "--report", choices=sorted(TITLES), help="note the outcome under this name in _build/test-report.json"
     )
-    parser.addoption("--fast", action="store_true", help="leave out the files that THOROUGH names in tests/conftest.py")
+    parser.addoption(
+        "--most", action="store_true", help="leave out the files that THOROUGH names in tests/fast_part.py"
+    )
+    parser.addoption(
+        "--fast", action="store_true", help="of the others run a sample, one in ONE_IN parameters, and nothing COSTLY"
+    )
 
 
 def pytest_configure(config):

@@ -11,6 +11,7 @@ import torch
 FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 QUICK = {
     "attaching": {"rows_attaching": {"seconds": 0.05}},
+    "comparing": {"rows_comparing": {"unchanged": 2, "changed": 1, "seconds": 0.02}},
     "counting": {"memory": {"steps": 200}},
     "run": {
         "rows_imports": {"runs": 1}, "rows_counting": {"runs": 1}, "rows_models": {"runs": 1}, "rows_trees": {"runs": 1},

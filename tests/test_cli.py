@@ -407,6 +407,8 @@ def test_record(capsys, tmp_path, monkeypatch):
         (["count", "llama-3-8b", "--seq", "8", "--batch", "0"], "--batch 0: a size"),
         (["count", "no.json", "--seq", "8"], "no.json"),
         (["devices", "h100"], "did you mean"),
+        (["devices", "h100-sxmm"], "did you mean h100-sxm?"),
+        (["devices", "h200-nvll"], "did you mean h200-nvl?"),
         (["doctor", *TITAN, "--reported", "1.04"], "may be a share"),
         (["doctor", *TITAN, "--dtype", "fp4"], "has no peak for fp4"),
         (["doctor", *TITAN[:1], "nan", *TITAN[2:]], "--tokens-per-s nan"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import importlib.util
 import json
@@ -16,6 +15,7 @@ import tomllib
 from importlib import metadata
 from pathlib import Path
 
+import fast_part
 import pytest
 import yaml
 from formulas import public_formulas
@@ -390,7 +390,8 @@ def test_workflows_call_what_is_there():
                     assert (ROOT / tool).is_file(), line
                 for extras in re.findall(r"-e \"?\.\[(\S+?)\]", line):
                     assert set(extras.split(",")) <= set(EXTRAS), line
-                assert "--fast" not in line or "--fast" in (ROOT / "tests" / "conftest.py").read_text("utf8")
+                for option in re.findall(r"pytest (--\w+)", line):
+                    assert f'"{option}"' in (ROOT / "tests" / "conftest.py").read_text("utf8"), line
 
 
 @pytest.mark.parametrize(("name", "job"), [("book", "everywhere"), ("release", "try")])
@@ -475,22 +476,48 @@ def test_make_says_what_it_can_do():
         assert f"make {target}" in out
 
 
-@pytest.mark.slow
-def test_the_fast_tests_leave_out_what_is_thorough_and_keep_a_sample():
-    """What conftest names is there; a folder that is left out is not left out whole, but for the browser's."""
+def collected(*words):
+    """The names of the tests that pytest would run, with all their parameters."""
     found = subprocess.run(
-        [sys.executable, "-m", "pytest", "--fast", "--collect-only", "-q", "-p", "no:cacheprovider", "tests/counter", "tests/book/gallery", "tests/models", "tests/browser"],
-        capture_output=True, text=True, cwd=ROOT,
+        [sys.executable, "-m", "pytest", *words, "--collect-only", "-q", "-p", "no:cacheprovider", "-m", "not browser and not slow"],
+        capture_output=True, text=True, encoding="utf-8", cwd=ROOT,
     )  # fmt: skip
-    files = {line.split("::")[0].removeprefix("tests/") for line in found.stdout.splitlines() if "::" in line}
-    conftest = (ROOT / "tests" / "conftest.py").read_text("utf8")
-    lists = {
-        name: ast.literal_eval(re.search(rf"^{name} = (\(.*?\))$", conftest, re.M | re.S)[1])
-        for name in ("THOROUGH", "SAMPLE")
-    }
-    assert all((ROOT / "tests" / path).exists() for paths in lists.values() for path in paths)
-    assert set(lists["SAMPLE"]) < files
-    assert not [file for file in files - set(lists["SAMPLE"]) if file.startswith(lists["THOROUGH"])]
+    return [line for line in found.stdout.splitlines() if "::" in line]
+
+
+def of_files(names):
+    return {name.partition("::")[0].removeprefix("tests/") for name in names}
+
+
+@pytest.mark.slow
+def test_the_fast_tests_are_a_sample_of_every_file():
+    """What is named is there; a folder that is left out is not left out whole, but for the browser's and the zoo's; no other file is without a test."""
+    named = {*fast_part.THOROUGH, *fast_part.SAMPLE, *(name.partition("::")[0] for name in fast_part.COSTLY)}
+    assert all((ROOT / "tests" / name).exists() for name in named)
+    most = collected("--most", "tests")
+    files = of_files(most)
+    assert set(fast_part.SAMPLE) < files
+    assert not [file for file in files - set(fast_part.SAMPLE) if file.startswith(fast_part.THOROUGH)]
+    folders = {name for name in fast_part.THOROUGH if (ROOT / "tests" / name).is_dir()} - {"browser", "zoo"}
+    assert {
+        folder for folder in folders if not any(name.startswith(f"{folder}/") for name in fast_part.SAMPLE)
+    } == set()
+    whole = {name for name in fast_part.COSTLY if "::" not in name}
+    fast = fast_part.sampled([name for name in most if of_files([name]).isdisjoint(whole)])
+    assert files - of_files(fast) == whole and len(fast) < len(most) / 2
+    tests = {name.partition("[")[0].removeprefix("tests/") for name in most}
+    assert {name for name in fast_part.COSTLY if "::" in name} < tests, "a test that is no more"
+
+
+def test_the_fast_tests_are_those_of_the_sample():
+    """pytest runs what `sampled` says, in any order of collection, and without the costly ones."""
+    places = ("tests/test_devices.py", "tests/test_cli.py", "tests/experiments")
+    most, fast = collected(*places), collected("--fast", *places)
+    whole = {name for name in fast_part.COSTLY if "::" not in name}
+    assert whole & of_files(most) and not whole & of_files(fast)
+    assert set(fast) == fast_part.sampled([name for name in reversed(most) if of_files([name]).isdisjoint(whole)])
+    costly = "tests/test_cli.py::test_an_error_does_not_repeat_a_whole_file"
+    assert costly in most and costly not in fast and 0.15 < len(fast) / len(most) < 0.5
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")

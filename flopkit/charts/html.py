@@ -279,7 +279,7 @@ def _table(figure: Answers) -> str:
 
 
 def _table_of(paste: Paste) -> dict[str, Any]:
-    names = ("table", "unable", "texts", "wholes", "formats", "names", "others")
+    names = ("table", "unable", "texts", "wholes", "formats", "names", "others", "words")
     return {key: said for key in names if (said := getattr(paste, key))}
 
 

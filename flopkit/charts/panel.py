@@ -175,6 +175,7 @@ class Paste:
     control for stands in ``unable``, with the reason. ``texts``: under which keys a model of text and images keeps its part for text; ``wholes``: what is known of such models.
     ``formats``: which option of a control a ``quantization_config`` names, and what is not read of it. ``names``: configurations by the
     names of their models, which a reader may write in their place; ``others``: further spellings, and the name that each stands for.
+    ``words``: what files call one size (``sizes``), under which keys other tools keep it (``parts``), and which keys tell other files (``typed``).
     """
 
     label: str
@@ -185,6 +186,7 @@ class Paste:
     formats: Mapping[str, Any] = field(default_factory=dict, hash=False)
     names: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
     others: Mapping[str, str] = field(default_factory=dict, hash=False)
+    words: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,23 @@ JSON = "write one JSON object per line to FILE, and print only the last line"
 
 HOOKS = Path(__file__).parents[1] / "integrations" / "on_path"
 _WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
+
+# A process of its own, that no wait of the command's finds: it reads until the command, and what that started, has ended.
+_WATCH = """
+import os, sys
+if os.fork():
+    os._exit(0)
+sys.stdin.buffer.read()
+try:
+    os.unlink(sys.argv[1])
+    print(sys.argv[2], file=sys.stderr)
+except OSError:
+    pass
+"""
+_NOT_SEEN = (
+    "flopkit: {} started no Python that flopkit could enter, so no step was seen and nothing was counted. Put the command that trains behind --, "
+    "such as python -m flopkit run -- python train.py; where it trains in a container or on another machine, call flopkit there"
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,9 +98,39 @@ def run(asked: argparse.Namespace) -> tuple[Any, Any]:
     environment.pop("FLOPKIT_RUN_FOLDER", None)
     sys.stdout.flush()
     sys.stderr.flush()
+    unseen = "" if _is_python(command) else _leave_mark(environment)
     if os.name == "nt":  # pragma: no cover (there a program cannot become another one)
-        raise SystemExit(subprocess.call([program, *command[1:]], env=environment))
+        code = subprocess.call([program, *command[1:]], env=environment)
+        if unseen and Path(unseen).exists():
+            Path(unseen).unlink()
+            print(_NOT_SEEN.format(command[0]), file=sys.stderr)
+        raise SystemExit(code)
+    if unseen:
+        _watch(unseen, command[0])
     os.execve(program, command, environment)
+
+
+def _is_python(command: Sequence[str]) -> bool:
+    return Path(command[0]).name.lower().startswith("python")
+
+
+def _leave_mark(environment: dict[str, str]) -> str:
+    """A file that the first Python with flopkit's hook takes away."""
+    handle, path = tempfile.mkstemp(prefix="flopkit-run-")
+    os.close(handle)
+    environment["FLOPKIT_RUN_UNSEEN"] = path
+    return path
+
+
+def _watch(unseen: str, name: str) -> None:
+    """Have it said at the end of the command if that file is still there."""
+    end, held = os.pipe()
+    os.set_inheritable(held, True)  # by the command, and by what it starts
+    subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _WATCH, unseen, _NOT_SEEN.format(name)],
+        stdin=end, stdout=subprocess.DEVNULL, start_new_session=True, check=True,
+    )  # fmt: skip
+    os.close(end)
 
 
 def _told(asked: argparse.Namespace) -> dict[str, Any]:
@@ -123,7 +171,7 @@ def _told(asked: argparse.Namespace) -> dict[str, Any]:
 
 def _check_python(command: Sequence[str]) -> None:
     """Where the command is Python: that it lets flopkit in, and that its script is there."""
-    if not Path(command[0]).name.lower().startswith("python"):
+    if not _is_python(command):
         return
     words = iter(command[1:])
     for word in words:

@@ -81,10 +81,10 @@ class OfFlops:
         peak = each.peak or self.peak
         for digits, common in ((3, 0.2), (2, 0.01)):
             rate = _round(made * peak, digits)
-            yield common, rate / peak, f"by way of {units.si(rate, 'FLOP/s')}, rounded"
+            yield common, rate / peak, f"by way of {_shown(rate, 'FLOP/s')}, rounded"
             other = _round(peak, digits)
             if abs(other / peak - 1) < 3e-3:
-                yield common, made * peak / other, f"over {units.si(other, 'FLOP/s')}, rounded"
+                yield common, made * peak / other, f"over {_shown(other, 'FLOP/s')}, rounded"
 
     def diagnosis(self, reported: Any) -> Diagnosis:
         said = None if reported is None else reported_share(reported, self.peak)
@@ -281,7 +281,10 @@ class OfModel(OfFlops):
             a_token = self.step.flops_per_token * made / float(self.mfu) * (each.peak or self.peak) / self.peak
             for digits, common in ((3, 0.1), (2, 0.01), (1, 0.005)):
                 rounded = _round(a_token, digits)
-                yield common, made * rounded / a_token, f"by way of a token's {units.si(rounded, 'FLOPs')}, rounded"
+                yield common, made * rounded / a_token, f"by way of a token's {_shown(rounded, 'FLOPs')}, rounded"
+
+
+_shown = lru_cache(maxsize=4096)(units.si)  # the same run asked about another number has the same windows
 
 
 @lru_cache(maxsize=16)

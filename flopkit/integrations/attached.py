@@ -28,15 +28,6 @@ class Attachment:
     A step is what runs from the end of one step of an optimiser to the end of its next: the micro-batches that it gathers, and the steps of
     other optimisers. Where there are several, it is the one that steps least often.
 
-    Parameters
-    ----------
-    asked : dict[str, Any]
-        What the command line was told.
-    folder : str
-        Where the processes of one command leave what they counted, for each other.
-    forget : Callable[[], None], optional
-        What is called in a process that is forked off.
-
     Notes
     -----
     Two counted steps that do the same stand for all. Where they differ, up to nine are counted, and a cycle that shows three times in them
@@ -116,11 +107,8 @@ class Attachment:
             self.process.say(f"nothing more is counted: {self.why_not}")
 
     def _stack(self) -> list[Any]:
-        try:
-            return self._inside.stack  # type: ignore[no-any-return]
-        except AttributeError:
-            self._inside.stack = []
-            return self._inside.stack  # type: ignore[no-any-return]
+        stack: list[Any] = self._inside.__dict__.setdefault("stack", [])
+        return stack
 
     def _stepped(self, optimizer: Any, now: float) -> None:
         leader = self._loop.leader()
@@ -169,11 +157,8 @@ class Attachment:
         if not self.cycle:
             self.why_not = f"not counted: {told}"
         elif told:
-            same = (
-                f"the last {len(self.cycle)} of them repeat, and their mean stands"
-                if len(self.cycle) > 1
-                else "the last one stands"
-            )
+            mean = f"the last {len(self.cycle)} of them repeat, and their mean stands"
+            same = mean if len(self.cycle) > 1 else "the last one stands"
             self.notes.append(f"the counted steps are not all the same, {same} for all others: {told}")
         self._decided()
 
@@ -198,12 +183,8 @@ class Attachment:
     def _leave_the_loop(self) -> None:
         """The optimiser is gone, or another one steps that was not there when it was chosen."""
         steps = f"the first {units.count(self.step, 'steps')} of {self.optimizer or 'an optimiser'}"
-        gone = self._loop.leader() is None
-        self.notes.append(
-            f"{steps}, which is gone, are not in these numbers"
-            if gone
-            else f"another optimiser began to step: {steps} are not in these numbers"
-        )
+        why = f"{steps}, which is gone," if self._loop.leader() is None else f"another optimiser began to step: {steps}"
+        self.notes.append(f"{why} are not in these numbers")
         for each in self.watched:
             each.stop()
         self._loop.leave()
@@ -325,11 +306,9 @@ class Attachment:
 
 def _is_in(frame: Any, inner: Any) -> bool:
     """Whether *inner* was called from *frame*."""
-    while inner is not None:
-        if inner is frame:
-            return True
+    while inner is not None and inner is not frame:
         inner = inner.f_back
-    return False
+    return inner is not None
 
 
 def _forked(attachment: Attachment | None, pid: int, forget: Callable[[], None] | None) -> None:

@@ -19,11 +19,6 @@ def no_optimizer() -> None:
 class ChosenLoop:
     """The optimisers of a loop, and the one whose steps are the loop's.
 
-    Parameters
-    ----------
-    warm_up : int
-        Steps that go by before one is chosen.
-
     Examples
     --------
     >>> class Optimizer: ...
@@ -36,7 +31,7 @@ class ChosenLoop:
     """
 
     def __init__(self, warm_up: int) -> None:
-        self._warm_up = warm_up
+        self._warm_up = warm_up  # steps that go by before one is chosen
         # Of those among which one is chosen; and those that stepped before it was chosen.
         self._steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -44,13 +39,7 @@ class ChosenLoop:
         self.most = self._times_left = 0
 
     def warm(self, optimizer: Any) -> bool:
-        """A step of *optimizer* goes by; whether the loop is known from here on, and this is its leader.
-
-        Parameters
-        ----------
-        optimizer : Any
-            Whose step is over.
-        """
+        """A step of *optimizer* goes by; whether the loop is known from here on, and this is its leader."""
         steps = self._steps
         steps[optimizer] = steps.get(optimizer, 0) + 1
         self.most = max(self.most, steps[optimizer])
@@ -65,23 +54,11 @@ class ChosenLoop:
         return True
 
     def steps_of(self, optimizer: Any) -> int:
-        """Steps that *optimizer* made before the loop was known.
-
-        Parameters
-        ----------
-        optimizer : Any
-            One of those that `warm` saw.
-        """
+        """Steps that *optimizer* made before the loop was known."""
         return self._steps.get(optimizer, 0)
 
     def holds(self, optimizer: Any) -> bool:
-        """Whether *optimizer* is one of the loop's.
-
-        Parameters
-        ----------
-        optimizer : Any
-            Whose step is over.
-        """
+        """Whether *optimizer* is one of the loop's."""
         return optimizer in self._optimizers
 
     def leave(self) -> None:

@@ -70,14 +70,13 @@ class LoopMeter:
     ) -> None:  # fmt: skip
         self._clock, self._left_out, self._paused = clock, 0.0, math.nan
         self._wait = wait_for_device if wait is None else wait
-        self.meter = Meter(
-            work, device=device, dtype=dtype, count=count, hardware_flops=hardware_flops, warm_up=0, clock=self._time
-        )
+        about = {"device": device, "dtype": dtype, "count": count, "hardware_flops": hardware_flops}
+        self.meter = Meter(work, **about, warm_up=0, clock=self._time)
         self.count, self.prefix, self._steps = number("count", count), prefix, 0
         self.tokens = getattr(work, "tokens", None) if tokens is None else number("tokens", tokens)
         self._fed: deque[tuple[Any, int]] = deque(
             maxlen=50
-        )  # tokens of steps, and how many, as far back as the meter's means go
+        )  # tokens of steps, and how many: as far back as the meter's means
 
     def _time(self) -> float:
         return self._clock() - self._left_out

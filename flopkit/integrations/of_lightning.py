@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from typing import Any
 
 try:
@@ -14,6 +16,7 @@ except ImportError:
 
 from flopkit import devices
 from flopkit.integrations.loops import LoopMeter
+from flopkit.utilization.gauges import of_flops
 
 __all__ = ["LightningCallback"]
 
@@ -24,7 +27,8 @@ class LightningCallback(Callback):  # type: ignore[misc, unused-ignore]
     Parameters
     ----------
     work : Any
-        As in `LoopMeter`: of one step of the optimiser on all devices, with what ``accumulate_grad_batches`` gathers.
+        As in `LoopMeter`: of one step of the optimiser on all devices, with what ``accumulate_grad_batches`` gathers. Where it says its
+        tokens or images, they are compared with those of the batches.
     device : Any, optional
         A name or a `flopkit.Device`. None: the current CUDA device.
     dtype : Any, optional
@@ -38,6 +42,14 @@ class LightningCallback(Callback):  # type: ignore[misc, unused-ignore]
     ------
     ImportError
         Where Lightning is not installed.
+    ValueError or TypeError
+        When it is made, for a *work* that a `Meter` refuses.
+
+    Warns
+    -----
+    RuntimeWarning
+        Where the batches that were logged hold another number of tokens or images than *work*: these steps have no metrics. Seen are
+        ``batch["input_ids"]``, a first tensor of whole numbers with two dimensions, and one of images with four.
 
     Notes
     -----
@@ -57,9 +69,11 @@ class LightningCallback(Callback):  # type: ignore[misc, unused-ignore]
     ) -> None:
         if Callback is object:
             raise ImportError("flopkit.integrations.LightningCallback needs Lightning: pip install lightning")
+        of_flops("MFU", "model_flops", work, _ANY if device is None else device, dtype, 1 if count is None else count)
         self.work, self.device, self.dtype, self.count, self._loop = work, device, dtype, count, loop
         self.loop: LoopMeter | None = None
-        self._seen = 0
+        self._seen = self._fed = 0
+        self._all_seen = True
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Make the meter."""
@@ -67,6 +81,7 @@ class LightningCallback(Callback):  # type: ignore[misc, unused-ignore]
         device = devices.device() if self.device is None else self.device
         self.loop = LoopMeter(self.work, device=device, dtype=self.dtype, count=count, **self._loop)
         self._seen = trainer.global_step
+        self._forget()
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Training goes on after a validation or a checkpoint."""
@@ -75,19 +90,73 @@ class LightningCallback(Callback):  # type: ignore[misc, unused-ignore]
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Count the step, and log."""
-        if self.loop is None or trainer.global_step == self._seen:
+        if self.loop is None:
+            return
+        fed = _items(batch, self.work)
+        self._all_seen = self._all_seen and fed is not None
+        self._fed += fed or 0
+        if trainer.global_step == self._seen:
             return
         self.loop.step(trainer.global_step - self._seen)
         self._seen = trainer.global_step
         if self._seen % trainer.log_every_n_steps == 0:
-            pl_module.log_dict(self.loop.metrics(), on_step=True, on_epoch=False, rank_zero_only=True)
+            if differs := self._differs(trainer, self.loop.pending):
+                warnings.warn(differs, RuntimeWarning, stacklevel=2)
+                self.loop.start()
+            else:
+                pl_module.log_dict(self.loop.metrics(), on_step=True, on_epoch=False, rank_zero_only=True)
+            self._forget()
 
-    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+    def _forget(self) -> None:
+        self._fed, self._all_seen = 0, True
+
+    def _differs(self, trainer: Any, steps: int) -> str:
+        """How what went through these steps differs from *work*; empty where it does not, or was not seen."""
+        replicas = _replicas(trainer)
+        if not self._all_seen or replicas is None:
+            return ""
+        item = "tokens" if self.work.tokens is not None else "images"
+        said, fed = getattr(self.work, item) * steps, self._fed * replicas
+        if said == fed:
+            return ""
+        return (
+            f"no MFU of these {steps} steps: work= has {said:,} {item} for them, and the batches of all {replicas} replicas had {fed:,}. "
+            "Give the work of the global batch: micro-batch x accumulate_grad_batches x replicas"
+        )
+
+    def on_validation_start(self, trainer: Any, pl_module: Any, checkpoint: Any = None) -> None:
         """What follows is in no step."""
         if self.loop is not None:
             self.loop.pause()
 
-    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
-        """What follows is in no step."""
-        if self.loop is not None:
-            self.loop.pause()
+    on_save_checkpoint = on_validation_start
+
+
+class _ANY:
+    """A device in the place of one that is not known before the training."""
+
+    title, peak = "device", 1.0
+
+
+def _items(batch: Any, work: Any) -> int | None:
+    """The tokens of a batch, or its images where *work* is told by images; None where they are not seen, or *work* has neither."""
+    tokens, images = getattr(work, "tokens", None), getattr(work, "images", None)
+    first: Any
+    if isinstance(batch, Mapping):
+        first = batch.get("input_ids")
+    else:
+        first = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
+    dims = getattr(first, "ndim", 0)
+    if isinstance(tokens, int) and dims == 2 and not (first.is_floating_point() or first.is_complex()):
+        return int(first.numel())
+    if tokens is None and isinstance(images, int) and dims == 4:
+        return int(first.shape[0])
+    return None
+
+
+def _replicas(trainer: Any) -> int | None:
+    """Processes with batches of their own, as the strategy tells its samplers; None where it does not."""
+    told = getattr(trainer.strategy, "distributed_sampler_kwargs", None)
+    if told is not None:
+        return int(told["num_replicas"])
+    return 1 if trainer.world_size == 1 else None

@@ -103,9 +103,7 @@ class TransformersCallback(TrainerCallback):
     def _watch(self, model: Any, args: Any, work: Any) -> None:
         """See what the model is given, where a step's work is not."""
         self._fed.clear()
-        if self._hook is not None:  # of a training that was broken off
-            self._hook.remove()
-            self._hook = None
+        self._unhook()  # of a training that was broken off
         of_text = self.work is None and getattr(work, "over", None) is not None
         if of_text and not args.torch_compile and _ranks_of_a_replica(model, args) == 1:
             self._whole, self._replicas = args.train_batch_size * args.gradient_accumulation_steps, args.world_size
@@ -133,23 +131,23 @@ class TransformersCallback(TrainerCallback):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Leave the model as it was."""
+        self._unhook()
+
+    def _unhook(self) -> None:
         if self._hook is not None:
             self._hook.remove()
             self._hook = None
 
     def _step_of(self, model: Any, args: Any) -> Any:
         frozen = [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
+        way = "give work=flopkit.from_hf(…).train_step(…, {}=…)"
         if frozen:
-            raise ValueError(
-                f"{len(frozen)} parameters are frozen, {frozen[0]} among them: give work=flopkit.from_hf(…).train_step(…, trained=…)"
-            )
+            raise ValueError(f"{len(frozen)} parameters are frozen, {frozen[0]} among them: {way.format('trained')}")
         config = {**model.config.to_dict(), "architectures": [type(model).__name__]}
         replicas = args.world_size // _ranks_of_a_replica(model, args)
         batch = args.train_batch_size * replicas * args.gradient_accumulation_steps
         if (args.gradient_checkpointing_kwargs or {}).get("every_n_layers", 1) != 1:
-            raise ValueError(
-                "gradient checkpointing of some layers only: give work=flopkit.from_hf(…).train_step(…, recompute=…)"
-            )
+            raise ValueError(f"gradient checkpointing of some layers only: {way.format('recompute')}")
         recompute = "full" if args.gradient_checkpointing else "none"
         return from_hf(config).train_step(seq=self.seq, batch=batch, recompute=recompute)
 
@@ -164,15 +162,15 @@ class TransformersCallback(TrainerCallback):
         """An evaluation or a checkpoint may follow."""
         self._pause(control)
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Training goes on, unless a checkpoint follows."""
-        if self.loop is not None and not control.should_save:
-            self.loop.resume()
-
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Training goes on."""
         if self.loop is not None:
             self.loop.resume()
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Training goes on, unless a checkpoint follows."""
+        if not control.should_save:
+            self.on_save(args, state, control)
 
     def _pause(self, control: Any) -> None:
         if self.loop is not None and (control.should_evaluate or control.should_save):

@@ -17,26 +17,11 @@ from flopkit.integrations.step_rates import in_words
 __all__ = ["as_markdown", "line", "of", "write"]
 
 _OPERATORS = 8  # in the page
-_LIBRARIES = (
-    "torch",
-    "transformers",
-    "accelerate",
-    "deepspeed",
-    "lightning",
-    "pytorch_lightning",
-    "torchtitan",
-    "megatron",
-)
+_LIBRARIES = "torch transformers accelerate deepspeed lightning pytorch_lightning torchtitan megatron".split()
 
 
 def of(run: Any) -> dict[str, Any]:
-    """All that is known of a run at its end.
-
-    Parameters
-    ----------
-    run : Any
-        The attachment that saw it.
-    """
+    """All that is known of a run at its end."""
     found: dict[str, Any] = {
         "command": run.asked["command"],
         "when": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -92,9 +77,7 @@ def _run(run: Any) -> dict[str, Any]:
         found |= run.rates(run.clock.mean_seconds)
         if run.clock.seconds:
             median = run.rates(statistics.median(run.clock.seconds))
-            found["median_of_lines"] = {
-                name: value for name, value in median.items() if name in ("seconds", "mfu", "hfu")
-            }
+            found["median_of_lines"] = {name: median[name] for name in ("seconds", "mfu", "hfu") if name in median}
     return found
 
 
@@ -121,15 +104,7 @@ def _versions() -> dict[str, Any]:
 
 
 def line(run: Any, passport: dict[str, Any]) -> str:
-    """The run in a line.
-
-    Parameters
-    ----------
-    run : Any
-        The attachment that saw it.
-    passport : dict[str, Any]
-        What `of` made of it.
-    """
+    """The run in a line."""
     about = passport["run"]
     steps = units.count(run.steps_seen, "optimiser steps")
     if "seconds" not in about:
@@ -142,11 +117,6 @@ def line(run: Any, passport: dict[str, Any]) -> str:
 def as_markdown(passport: dict[str, Any]) -> str:
     """The page.
 
-    Parameters
-    ----------
-    passport : dict[str, Any]
-        What `of` made of a run.
-
     Examples
     --------
     >>> page = as_markdown(
@@ -157,57 +127,43 @@ def as_markdown(passport: dict[str, Any]) -> str:
     # `python train.py`
     """
     step, run, device = passport["step"], passport["run"], passport["device"]
-    rows: list[tuple[str, str]] = []
-    for model in passport["models"]:
-        if model["trained"]:
-            shard = " (of this rank's shard)" if model["sharded"] else ""
-            around = f" in {', '.join(model['in'])}" if model["in"] else ""
-            rows.append(("model", f"{model['class']}{around}"))
-            rows.append(
-                (
-                    "parameters",
-                    f"{model['parameters']:,}, trained {model['trained']:,}{shard}, in {', '.join(model['dtypes'])}",
-                )
-            )
-    rows.append(("optimiser", str(passport["optimizer"])))
+    rows: list[tuple[str, Any]] = []
+    for model in (each for each in passport["models"] if each["trained"]):
+        shard = " (of this rank's shard)" if model["sharded"] else ""
+        around = f" in {', '.join(model['in'])}" if model["in"] else ""
+        size = f"{model['parameters']:,}, trained {model['trained']:,}{shard}, in {', '.join(model['dtypes'])}"
+        rows += [("model", f"{model['class']}{around}"), ("parameters", size)]
+    rows.append(("optimiser", passport["optimizer"]))
     if "model_flops" in step:
-        rows.append(
-            (
-                "a step",
-                f"{units.si(step['model_flops'], 'FLOPs')} of the model, {units.si(step['hardware_flops'], 'FLOPs')} executed",
-            )
-        )
-        rows.append(("convention", step["convention"]))
+        model, executed = (units.si(step[name], "FLOPs") for name in ("model_flops", "hardware_flops"))
         did = "the same" if len(step["counted"]) < 3 else f"what step {step['repeat'][-1]} did"
         did = f"what the last {len(step['repeat'])} did, on average" if len(step["repeat"]) > 1 else did
         counted = f"steps {', '.join(map(str, step['counted']))}; all others are taken to do {did}"
-        rows.append(("counted", counted))
+        rows += [
+            ("a step", f"{model} of the model, {executed} executed"),
+            ("convention", step["convention"]),
+            ("counted", counted),
+        ]
         rows += [(f"{item} a step", f"{step[item]:,.6g}") for item in ("tokens", "samples") if step[item] is not None]
-        for row in step["uncounted"]:
-            rows.append(("NOT COUNTED", f"{row['operator']}, {units.count(row['calls'], 'calls')}"))
-    rows.append(("device", f"{device.get('name', device['type'])}"))
+        rows += [
+            ("NOT COUNTED", f"{row['operator']}, {units.count(row['calls'], 'calls')}") for row in step["uncounted"]
+        ]
+    rows.append(("device", device.get("name", device["type"])))
     if "peak" in device:
         formats = f" in {' and '.join(device['formats'])}" if device["formats"] else ""
         rows.append(("peak", f"{units.si(device['peak'], 'FLOP/s')}{formats}, {device['peak_of']}"))
-        rows.append(("peak's source", str(device["peak_source"])))
+        rows.append(("peak's source", device["peak_source"]))
     rows.append(("steps", f"{run['steps']:,}, timed {run['timed']:,}"))
     if "seconds" in run:
-        rows.append(
-            (
-                "seconds a step",
-                f"{units.seconds(run['seconds'])}, with data, evaluations and checkpoints between the steps",
-            )
-        )
+        between = "with data, evaluations and checkpoints between the steps"
+        rows.append(("seconds a step", f"{units.seconds(run['seconds'])}, {between}"))
         rows += [(name.upper(), units.percent(run[name])) for name in ("mfu", "hfu") if name in run]
         if "model_flops_per_s" in run:
             rows.append(("FLOP/s of the model", units.si(run["model_flops_per_s"], "FLOP/s")))
-        rows += [
-            (f"{item}/s", f"{run[f'{item}_per_s']:,.1f}") for item in ("tokens", "samples") if f"{item}_per_s" in run
-        ]
-    if "ranks" in passport:
-        rows.append(
-            ("ranks", f"{passport['ranks']['world']:,}; all numbers are those of rank {passport['ranks']['rank']}")
-        )
+        per_s = {item: run.get(f"{item}_per_s") for item in ("tokens", "samples")}
+        rows += [(f"{item}/s", f"{rate:,.1f}") for item, rate in per_s.items() if rate is not None]
+    if ranks := passport.get("ranks"):
+        rows.append(("ranks", f"{ranks['world']:,}; all numbers are those of rank {ranks['rank']}"))
     rows += [(name.replace("_", " "), units.si(value, "B")) for name, value in passport["memory"].items()]
     rows.append(("versions", ", ".join(f"{name} {version}" for name, version in passport["versions"].items())))
     rows.append(("when", passport["when"]))
@@ -220,23 +176,15 @@ def as_markdown(passport: dict[str, Any]) -> str:
     ]
     if step.get("by_op"):
         lines += ["", "| operator | phase | calls | FLOPs |", "|---|---|---:|---:|"]
-        lines += [
-            f"| {row['operator']} | {row['phase']} | {row['calls']:,} | {units.si(row['flops'], 'FLOPs')} |"
-            for row in step["by_op"]
-        ]
+        for row in step["by_op"]:
+            lines.append(
+                f"| {row['operator']} | {row['phase']} | {row['calls']:,} | {units.si(row['flops'], 'FLOPs')} |"
+            )
     lines += ["", *(f"- {note}" for note in (*passport["notes"], *step.get("notes", ())))]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def write(name: str, passport: dict[str, Any]) -> None:
-    """Write ``NAME.json`` and ``NAME.md``.
-
-    Parameters
-    ----------
-    name : str
-        The path without an ending.
-    passport : dict[str, Any]
-        What `of` made of a run.
-    """
+    """Write ``NAME.json`` and ``NAME.md``."""
     machine.write_whole(Path(f"{name}.json"), json.dumps(passport, ensure_ascii=False, indent=1, default=float) + "\n")
     machine.write_whole(Path(f"{name}.md"), as_markdown(passport))

@@ -15,15 +15,7 @@ __all__ = ["RankOfRun", "at_the_end_of_a_child"]
 
 
 class RankOfRun:
-    """This process: rank 0 speaks, the others leave their counts in a folder.
-
-    Parameters
-    ----------
-    folder : str
-        Where the processes of one command leave what they counted.
-    file : str | None
-        Of JSON lines. None: the lines go to standard error.
-    """
+    """This process: rank 0 speaks, on standard error or in a *file* of JSON lines; the others leave their counts in a *folder*."""
 
     def __init__(self, folder: str, file: str | None) -> None:
         self._folder, self._file = Path(folder), file
@@ -34,17 +26,7 @@ class RankOfRun:
         self.rank, self.world = _rank()
 
     def tell(self, event: str, facts: dict[str, Any], line: str) -> None:
-        """A line on the terminal, or in the file of JSON lines.
-
-        Parameters
-        ----------
-        event : str
-            What has happened.
-        facts : dict[str, Any]
-            For the file.
-        line : str
-            For the terminal.
-        """
+        """A line on the terminal, or in the file of JSON lines."""
         if self.rank:
             return
         if self._file is None:
@@ -55,25 +37,13 @@ class RankOfRun:
             file.write(json.dumps(about, ensure_ascii=False, default=float) + "\n")
 
     def say(self, text: str) -> None:
-        """A line on standard error, of rank 0.
-
-        Parameters
-        ----------
-        text : str
-            The line.
-        """
+        """A line on standard error, of rank 0."""
         if not self.rank and sys.stderr is not None:
             with contextlib.suppress(OSError, ValueError):  # closed by the program, or by who read it
                 print(f"flopkit: {text}", file=sys.stderr, flush=True)
 
     def leave(self, facts: dict[str, Any]) -> None:
-        """Leave the FLOPs of a step for rank 0.
-
-        Parameters
-        ----------
-        facts : dict[str, Any]
-            Of a counted step; empty where none was.
-        """
+        """Leave the FLOPs of a step for rank 0."""
         left = {"rank": self.rank, **{name: facts.get(name) for name in ("model_flops", "hardware_flops")}}
         with contextlib.suppress(OSError):  # the command may have ended before this process
             (self._folder / f"{os.getpid()}.json").write_text(json.dumps(left, default=float), "utf-8")
@@ -84,13 +54,7 @@ class RankOfRun:
         return sorted(found, key=lambda each: each["rank"])
 
     def own(self, name: str) -> str:
-        """*name*, which a second process of the command gets with its own number.
-
-        Parameters
-        ----------
-        name : str
-            Of a file that each would write.
-        """
+        """*name*, which a second process of the command gets with its own number."""
         try:
             (self._folder / "passport").open("x").close()
         except FileExistsError:  # of another process of this command
@@ -101,13 +65,7 @@ class RankOfRun:
 
 
 def at_the_end_of_a_child(end: Callable[[], None]) -> None:
-    """Have *end* called in a process that multiprocessing has started, which may end without Python's usual end.
-
-    Parameters
-    ----------
-    end : Callable[[], None]
-        What is called.
-    """
+    """Have *end* called in a process that multiprocessing has started, which may end without Python's usual end."""
     processes = sys.modules.get("multiprocessing.process")
     if processes is not None and processes.parent_process() is not None:
         from multiprocessing.util import Finalize

@@ -14,15 +14,10 @@ class StepClock:
     """Times steps from `start` on.
 
     A device is waited for at the steps 1, 2, 4, 8, … after that, and where a line is due. A CPU is never waited for.
-
-    Parameters
-    ----------
-    every : float
-        Seconds from line to line.
     """
 
     def __init__(self, every: float) -> None:
-        self._every = every
+        self._every = every  # s, from line to line
         self.due, self.next_wait = math.inf, 0
         self.no_waiting = False
         self.seconds: list[float] = []  # a step, line by line
@@ -33,15 +28,7 @@ class StepClock:
         self.mark, self.marked_step = 0.0, 0
 
     def start(self, step: int, device_type: str) -> None:
-        """Time what comes after *step*.
-
-        Parameters
-        ----------
-        step : int
-            The number of the last step that is not timed.
-        device_type : str
-            Where the steps run, as torch calls it.
-        """
+        """Time what comes after *step*."""
         self._device_type = device_type
         self.no_waiting = device_type == "cpu"
         self._wait()
@@ -51,15 +38,7 @@ class StepClock:
         self.next_wait = 0 if self.no_waiting else step + 1
 
     def tick(self, step: int, now: float) -> dict[str, Any] | None:
-        """A step is over; the steps and the seconds of one since the last line, where a line is due.
-
-        Parameters
-        ----------
-        step : int
-            Its number.
-        now : float
-            When the program went on, by `time.perf_counter`.
-        """
+        """A step is over; the steps and the seconds of one since the last line, where a line is due."""
         due = now >= self.due
         if step == self.next_wait:
             self.next_wait = self._base + 2 * (step - self._base)

@@ -17,19 +17,7 @@ __all__ = ["StepRates", "in_words"]
 
 
 class StepRates:
-    """The rates of a step whose FLOPs are known: those of the steps of a cycle, on average.
-
-    Parameters
-    ----------
-    steps : list[WatchedStep]
-        Those that were counted.
-    cycle : list[WatchedStep]
-        Those of them that all others repeat.
-    asked : dict[str, Any]
-        What the command line was told: ``convention``, ``device``, ``peak``, ``dtype``.
-    device_type : str
-        Where the steps run, as torch calls it.
-    """
+    """The rates of a step whose FLOPs are known: those of the steps of a cycle, on average."""
 
     def __init__(
         self, steps: list[WatchedStep], cycle: list[WatchedStep], asked: dict[str, Any], device_type: str
@@ -84,13 +72,7 @@ class StepRates:
         ]
 
     def of(self, seconds: float) -> tuple[dict[str, Any], list[str]]:
-        """What a step of so many seconds means, what is not known left out; and why a share is impossible, where it is.
-
-        Parameters
-        ----------
-        seconds : float
-            Of a step.
-        """
+        """What a step of so many seconds means, what is not known left out; and why a share is impossible, where it is."""
         found: dict[str, Any] = {"seconds": seconds}
         impossible: list[str] = []
         if not self.facts["uncounted"]:
@@ -110,11 +92,6 @@ class StepRates:
 
 def in_words(rates: dict[str, Any]) -> str:
     """Rates as they stand in a line.
-
-    Parameters
-    ----------
-    rates : dict[str, Any]
-        What `StepRates.of` gave.
 
     Examples
     --------

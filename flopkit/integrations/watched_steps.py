@@ -16,21 +16,16 @@ __all__ = ["WatchedStep", "cannot_begin", "differences", "has_compiled", "shown_
 
 _SHOWN = {1: 4, 2: 6, 3: 9}  # by the length of a cycle, the counted steps that show it where the first two differ
 
-_WRAPPERS = {
-    "module": "DataParallel DistributedDataParallel FullyShardedDataParallel DeepSpeedEngine",
-    "_orig_mod": "OptimizedModule",
+_WRAPPERS = {  # by the attribute that holds what they wrap
+    **dict.fromkeys(
+        ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "DeepSpeedEngine"), "module"
+    ),
+    "OptimizedModule": "_orig_mod",
 }
 
 
 class WatchedStep:
     """The counter at work, from when this is made to `stop`: FLOPs, the models that are called, and what they are fed.
-
-    Parameters
-    ----------
-    optimizers : Collection[Any]
-        Whose parameters are those that are trained.
-    convention : str, optional
-        Whose FLOPs `facts` gives.
 
     Notes
     -----
@@ -58,9 +53,8 @@ class WatchedStep:
         from flopkit.counter.watch.autograd import graph_task
 
         self._convention, self._graph_task = convention, graph_task
-        self._trained = {
-            id(each) for optimizer in optimizers for group in optimizer.param_groups for each in group["params"]
-        }
+        groups = (group for optimizer in optimizers for group in optimizer.param_groups)
+        self._trained = {id(each) for group in groups for each in group["params"]}
         self._roots: list[weakref.ref[Any]] = []
         self._trains: set[int] = set()  # modules below the roots that are trained
         self._below: set[int] = set()  # all modules below roots
@@ -109,8 +103,8 @@ class WatchedStep:
             return
         if module is self._first:
             self.calls += 1
-        if module is self._first and fed.ndim:
-            self._feed("samples", fed, fed.shape[0])
+            if fed.ndim:
+                self._feed("samples", fed, fed.shape[0])
         if fed.dtype in (torch.int64, torch.int32) and fed.ndim >= 2 and self._embedding in (None, module):
             if any(each.ndim == 2 for each in module.parameters(recurse=False)):
                 self._embedding = module
@@ -133,23 +127,13 @@ class WatchedStep:
         report = self.report.under(self._convention)
         phases = {phase: getattr(report, phase).flops for phase in ("forward", "backward", "recompute", "optimizer")}
         return {
-            "convention": str(report.convention),
-            "model_flops": report.model_flops,
-            "hardware_flops": report.hardware_flops,
-            **{f"{phase}_flops": flops for phase, flops in phases.items()},
-            "uncounted": report.uncounted,
-            "notes": report.notes,
-        }
+            "convention": str(report.convention), "model_flops": report.model_flops, "hardware_flops": report.hardware_flops,
+            **{f"{phase}_flops": flops for phase, flops in phases.items()}, "uncounted": report.uncounted, "notes": report.notes,
+        }  # fmt: skip
 
 
 def cannot_begin(uncompiled: bool) -> str:
-    """Why no step can be counted here and now, without changing what the program computes; empty where one can.
-
-    Parameters
-    ----------
-    uncompiled : bool
-        Whether compiled functions may run uncompiled.
-    """
+    """Why no step can be counted here and now, without changing what the program computes; empty where one can."""
     from flopkit.counter.watch.autograd import graph_task
     from flopkit.counter.watch.internals import dispatch_modes
 
@@ -182,11 +166,6 @@ def shown_cycle(steps: Sequence[WatchedStep]) -> list[WatchedStep]:
     Two steps of the same FLOPs at the beginning show a cycle of one step. Where the first two differ, four in a row show it, and three
     repetitions a cycle of two or three steps, such as of a loop that evaluates after every second one.
 
-    Parameters
-    ----------
-    steps : Sequence[WatchedStep]
-        In the order in which they ran.
-
     Examples
     --------
     >>> from types import SimpleNamespace
@@ -205,15 +184,7 @@ def shown_cycle(steps: Sequence[WatchedStep]) -> list[WatchedStep]:
 
 
 def differences(steps: Sequence[WatchedStep], first: int) -> str:
-    """What steps did that did not do the same.
-
-    Parameters
-    ----------
-    steps : Sequence[WatchedStep]
-        In the order in which they ran.
-    first : int
-        The number of the first.
-    """
+    """What steps did that did not do the same."""
     facts = [step.facts() for step in steps]
     each = [f"step {first + place} {units.si(fact['model_flops'], 'FLOPs')}" for place, fact in enumerate(facts)]
     backward = {fact["backward_flops"] for fact in facts}
@@ -230,20 +201,14 @@ def differences(steps: Sequence[WatchedStep], first: int) -> str:
 def _about(root: Any, trained: set[int]) -> dict[str, Any]:
     """A model by its class, and its parameters."""
     inner, around = root, []
-    while (kind := type(inner).__name__) and (
-        name := next((n for n, kinds in _WRAPPERS.items() if kind in kinds.split()), "")
-    ):
-        if getattr(inner, name, None) is None:
-            break
-        around.append(kind)
-        inner = getattr(inner, name)
+    while (kept := getattr(inner, _WRAPPERS.get(type(inner).__name__, ""), None)) is not None:
+        around.append(type(inner).__name__)
+        inner = kept
     parameters = list({id(each): each for each in root.parameters()}.values())
     held = [each for each in parameters if id(each) in trained]
+    dtypes = sorted({str(each.dtype).removeprefix("torch.") for each in parameters})
     return {
-        "class": f"{type(inner).__module__}.{type(inner).__qualname__}",
-        "in": around,
-        "parameters": sum(each.numel() for each in parameters),
-        "trained": sum(each.numel() for each in held),
-        "dtypes": sorted({str(each.dtype).removeprefix("torch.") for each in parameters}),
+        "class": f"{type(inner).__module__}.{type(inner).__qualname__}", "in": around, "dtypes": dtypes,
+        "parameters": sum(each.numel() for each in parameters), "trained": sum(each.numel() for each in held),
         "sharded": "FullyShardedDataParallel" in around,
-    }
+    }  # fmt: skip

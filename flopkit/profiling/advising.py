@@ -47,28 +47,32 @@ class Advice(NamedTuple):
 
 def advice(profile: Any) -> Table:
     """`flopkit.profiling.Profile.advice`: what each rule finds, the largest bound first, then the rows that are at their roof."""
-    seen = _Seen(profile)
-    found = [each for rule in RULES for each in rule(seen) if each.seconds >= LEAST * profile.seconds]
-    found.sort(key=lambda each: -each.seconds)
+    seen, from_memory = _Seen(profile), _Seen(profile, cached=False)
+    found = [(each, other.seconds) for rule in RULES for each, other in zip(rule(seen), rule(from_memory), strict=True)
+             if each.seconds >= LEAST * profile.seconds]  # fmt: skip
+    found.sort(key=lambda pair: -pair[0].seconds)
     for key, row in seen.rows.items():
         if (row["of_roof"] or 0.0) >= AT_ROOF and not beats(row) and row["share"] >= LEAST:
             why, left = f"at {units.percent(row['of_roof'])} of the roof", max(0.0, row["seconds"] - row["least"])
-            found.append(Advice("nothing to gain here", left, "", why, [key]))
+            found.append((Advice("nothing to gain here", left, "", why, [key]), left))
     rows = []
-    for kind, seconds, change, why, keys in found:
+    for (kind, seconds, change, why, keys), less in found:
         ranked = sorted({key for key in keys if key in seen.rows}, key=lambda key: -seen.rows[key]["seconds"])
         named = [", ".join(filter(None, key)) for key in ranked[:3]] + [f"{len(ranked) - 3} more"] * (len(ranked) > 3)
-        rows.append({"advice": kind, "at most": seconds / profile.seconds, "change": change, "why": why,
+        most, least = (units.percent(each / profile.seconds) for each in (seconds, less))
+        served = f"a cache serves the bytes; else {least}" * (most != least)
+        rows.append({"advice": kind, "at most": seconds / profile.seconds, "if": served, "change": change, "why": why,
                      "rows": "; ".join(named), "seconds": seconds, "keys": ranked})  # fmt: skip
+    shown = ["advice", "at most", *["if"] * any(row["if"] for row in rows), "change", "why", "rows"]
     return Table(rows, caption="the most that each change can save of the step, by itself",
-                 formats={"at most": lambda share: f"at most {units.percent(share)}"},
-                 columns=["advice", "at most", "change", "why", "rows"])  # fmt: skip
+                 formats={"at most": lambda share: f"at most {units.percent(share)}"}, columns=shown)  # fmt: skip
 
 
 class _Seen:
     """A profile as the rules ask it."""
 
-    def __init__(self, profile: Any) -> None:
+    def __init__(self, profile: Any, cached: bool = True) -> None:
+        self.cached = cached  # whether a cache serves what fits it
         self.profile, self.joined, self.steps = profile, profile.joined, len(profile.joined.steps)
         self.rows = {key_of(row): row for row in profile.rows}
         self.calls = calls_of(profile.report)
@@ -89,9 +93,8 @@ class _Seen:
         name = "at_peak" if self.fits(row["bytes"], row["launches"]) else "least"
         return 0.0 if beats(row) else float(row[name] or 0.0)
 
-    @staticmethod
-    def fits(moved: Any, calls: float = 1) -> bool:
-        return (moved or 0) <= CACHE * max(1, calls)
+    def fits(self, moved: Any, calls: float = 1) -> bool:
+        return self.cached and (moved or 0) <= CACHE * max(1, calls)
 
     def gain(self, keys: Iterable[Key], least: float | None = None, host: bool = True) -> float:
         """Seconds that these rows take beyond *least*, None: their roof, where it is known; and the *host* before them and after all."""

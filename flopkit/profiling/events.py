@@ -47,24 +47,18 @@ class Trace:
     events: list[Event]  # in the order of their starts
     device: str  # the GPU's name; empty where none ran
     contents: dict[str, Any]  # the whole file
-    on_gpu: bool = field(init=False)  # whether a kernel or a copy ran on a device
-    is_compiled: bool = field(init=False)  # whether a graph of torch.compile ran
-    loading: list[Span] = field(init=False)  # when torch's data loader was asked for a batch
-    gloo: list[Event] = field(init=False)  # the collectives that gloo ran, on threads of its own
-    steps: list[Span] = field(
-        init=False
-    )  # by torch's annotation ``ProfilerStep#…``; without any, the trace is one step
 
     def __post_init__(self) -> None:
         on_device = [each.end for each in self.events if each.kind in ON_DEVICE]
         marks = [each for each in self.events if each.kind == "annotation"]
         self.on_gpu = bool(on_device)
         self.is_compiled = any(each.name.startswith(GRAPH) for each in self.events)
+        # When a data loader was asked for a batch; collectives, on threads of gloo's own.
         self.loading = [(each.start, each.end) for each in marks if LOADER in each.name]
         self.gloo = [each for each in marks if each.name.startswith("gloo:")]
         found = sorted((each.start, each.end) for each in marks if each.name.startswith(STEP))
         begin, end = found.pop() if found else (self.events[0].start, max(each.end for each in self.events))
-        self.steps = [*found, (begin, max([end, *on_device]))]  # nothing waited for the device
+        self.steps = [*found, (begin, max([end, *on_device]))]  # for nothing waited for the device
 
 
 def read_trace(path: Any) -> Trace:

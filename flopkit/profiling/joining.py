@@ -20,7 +20,7 @@ from flopkit.counter.work import FREE, UNKNOWN
 from flopkit.profiling.events import ON_DEVICE, Event, Span, Trace
 from flopkit.profiling.matching import Call, Key, Node, calls_of, forest, match, name_compiled, own
 
-__all__ = ["LOADING", "NOT_JOINED", "Gap", "Joined", "Row", "join"]
+__all__ = ["LOADING", "NOT_JOINED", "Gap", "Joined", "Row", "inside", "join"]
 
 NOT_JOINED: Key = ("(not joined)", "", "")
 LOADING: Key = ("(data loader)", "", "")
@@ -84,12 +84,12 @@ def join(trace: Trace, report: Any) -> Joined:
     spans: defaultdict[Any, list[Span]] = defaultdict(list)  # of gloo, whose is what it calls
     for event in trace.gloo:
         spans[event.lane].append((event.start, event.end))
-    nodes = [node for node in forest(trace.events) if not _inside(node.event.start, spans[node.event.lane])]
+    nodes = [node for node in forest(trace.events) if not inside(node.event.start, spans[node.event.lane])]
     match(nodes, calls, steps)
     whose = name_compiled(nodes, calls, steps)
     loading = Call(LOADING)
-    for node in (node for node in nodes if _inside(node.event.start, trace.loading)):
-        if node.parent is None or not _inside(node.parent.event.start, trace.loading):
+    for node in (node for node in nodes if inside(node.event.start, trace.loading)):
+        if node.parent is None or not inside(node.parent.event.start, trace.loading):
             node.owner = loading
         if node.call is not None:
             node.call.key = (node.call.key[0], LOADING[0], "")
@@ -104,7 +104,7 @@ def join(trace: Trace, report: Any) -> Joined:
     quiet = _share(pieces, steps, row)
     strangers: defaultdict[str, Any] = defaultdict(Counter)  # seconds of each event, which is in pieces
     kernels: defaultdict[str, float] = defaultdict(float)
-    for piece in (piece for piece in pieces if _inside(piece.start, steps)):
+    for piece in (piece for piece in pieces if inside(piece.start, steps)):
         name, length = piece.event.name, (piece.end - piece.start) / count
         if on_gpu:
             row(piece.key).launches += 1
@@ -230,7 +230,8 @@ def _share(
     return quiet
 
 
-def _inside(time: float, spans: Sequence[Span]) -> bool:
+def inside(time: float, spans: Sequence[Span]) -> bool:
+    """Whether a moment is in one of *spans*, which are in order."""
     last = bisect_right(spans, (time, math.inf)) - 1
     return last >= 0 and time < spans[last][1]
 

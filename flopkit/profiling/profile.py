@@ -17,11 +17,13 @@ from flopkit.counter.breakdown import check_depth
 from flopkit.dtypes import format_of
 from flopkit.measuring.measurement import Measurement
 from flopkit.measuring.protocol import interval
+from flopkit.profiling.comparing import BUDGET, Program, compared
 from flopkit.profiling.events import Trace, read_trace
 from flopkit.profiling.joining import NOT_JOINED, Joined, join
 from flopkit.profiling.matching import WHOLE, Key
-from flopkit.profiling.rows import COLUMNS, FORMATS, MARKS, beats, compared, flops_of, grouped, key_of, rows_of
+from flopkit.profiling.rows import COLUMNS, FORMATS, MARKS, beats, flops_of, grouped, key_of, rows_of
 from flopkit.rooflines import roofline
+from flopkit.sizes import positive
 from flopkit.tables import Table, as_html
 
 __all__ = ["Profile"]
@@ -38,9 +40,10 @@ class Profile:
 
     def __init__(
         self, trace: Trace, report: Any, plain: Measurement | None = None, *, device: Any = None, dtype: Any = None,
-        causal_masks: int = 0, _joined: Joined | None = None,
+        causal_masks: int = 0, program: Program | None = None, _joined: Joined | None = None,
     ) -> None:  # fmt: skip
         self.trace, self.report, self.plain, self.causal_masks, self.dtype = trace, report, plain, causal_masks, dtype
+        self.program = program
         self.joined = _joined or join(trace, report)
         self.notes: list[str] = []
         self.device = self._found() if device is None else device
@@ -54,6 +57,9 @@ class Profile:
             (beaten, f"{units.count(beaten, 'rows')} faster than the roof: caches serve their bytes, or the roof is another device's, or was measured while other programs ran: fk.ceilings() measures it anew"),
         ):  # fmt: skip
             self.notes += [note] * bool(number)
+
+    def __getstate__(self) -> dict[str, Any]:  # a program does not go to another process
+        return {**self.__dict__, "program": None}
 
     @classmethod
     def from_trace(cls, path: Any, report: Any, device: Any = None, dtype: Any = None) -> Profile:
@@ -97,7 +103,9 @@ class Profile:
     def on(self, device: Any, dtype: Any = None) -> Profile:
         """The same seconds against the roof of *device*: a name, a `flopkit.Device`, or anything with ``peak`` and ``bandwidth``."""
         kept = self.trace, self.report, self.plain
-        return Profile(*kept, device=device, dtype=dtype, causal_masks=self.causal_masks, _joined=self.joined)
+        return Profile(
+            *kept, device=device, dtype=dtype, causal_masks=self.causal_masks, program=self.program, _joined=self.joined
+        )
 
     @property
     def seconds(self) -> float:
@@ -225,43 +233,57 @@ class Profile:
         -----
         Columns: *advice*, what to *change*, the share *at most* of the step that this can save and its *seconds*, *why*, and the *rows*.
         It is a bound, Amdahl's over the rows, and no promise: they cannot take less than nothing, or than their roof where it is known. Memory
-        is no roof for calls whose bytes a cache may serve (64 MiB), nor is one that the rows beat. Bounds of several changes overlap, so they
-        don't add up. Rows at their roof are listed last: nothing to gain here.
+        is no roof for calls whose bytes a cache may serve (64 MiB); where that matters, *if* has the share by the bandwidth of the memory, too.
+        Nor is one that the rows beat. Bounds of several changes overlap, so they don't add up. Rows at their roof are listed last: nothing
+        to gain here.
         """
         from flopkit.profiling.advising import advice
 
         return advice(self)
 
-    def compare(self, after: Profile) -> Table:
-        """What came of a change: seconds *before* and *after*, and what was *saved* with its 95 % interval, for the step, for the step
-        without the profiler where both profiles have that, and for each operator.
+    def compare(self, after: Profile, *, time_budget: float | None = None, in_turns: bool = True) -> Table:
+        """What came of a change: seconds *before* and *after*, and what was *saved* with its interval, for the step, for the step without
+        the profiler, and for each operator.
+
+        Both steps run again, in turns, so that a machine that becomes slower slows down both. What they change, such as weights, changes
+        further.
 
         Parameters
         ----------
         after : Profile
             The same step, changed.
+        time_budget : float, optional
+            Seconds for it. None: at most twenty, fewer where the interval is soon narrow.
+        in_turns : bool, optional
+            False: nothing runs, and what was recorded is compared.
 
         Raises
         ------
         TypeError
-            For what is no profile.
+            For what is no profile, and a budget that is no number.
         ValueError
-            For profiles of a CPU and of a GPU, which have rows of other kinds, and for profiles of one step, which have no interval.
+            For profiles of a CPU and of a GPU, which have rows of other kinds, for a budget that is not positive, and for profiles of one
+            step that cannot run again, which have no interval.
 
         Notes
         -----
-        The intervals are those of the steps of each profile. A machine that became slower between the two is not in them: profile
-        both again, in turns, before you believe a small difference.
+        Which step of a pair goes first is drawn by chance. The intervals are Student's t over the differences of the pairs, and so wide that
+        all verdicts of an unchanged program are right in 98 of 100 tables. Verdicts: *faster*, *slower*, *no difference seen*, and *cannot be
+        told* where the interval is wider than a fifth of the row.
+
+        In turns is possible where *before* and *after* are two calls, as of two functions. A call that was changed in place, such as by
+        another optimiser under the same name, is gone. That is noticed where its operators are others now, and where both are the same call;
+        then the caption says why the two were measured apart, *after* runs again several times, and the interval has room for how much those
+        times differ. Profiles `from_trace` cannot run: their verdicts say *measured apart*, for nobody knows what the machine did in between.
         """
         if not isinstance(after, Profile):
             raise TypeError(f"after={after!r}: must be a Profile, the result of fk.profile(...)")
+        budget = BUDGET if time_budget is None else positive("time_budget", time_budget, "seconds")
         mine, theirs = (each.trace.device or ("a GPU" if each.joined.on_gpu else "a CPU") for each in (self, after))
         if mine != theirs:
             raise ValueError(f"after ran on {theirs}, before on {mine}: pass two profiles of one device")
-        if min(len(self.joined.steps), len(after.joined.steps)) < 2:
-            raise ValueError("a profile of 1 step has no interval: give each profile several steps")
-        caption = "before and after, seconds a step with 95 % intervals"
-        return Table(compared(self, after), caption=caption, formats=FORMATS)
+        rows, how = compared(self, after, budget, in_turns)
+        return Table(rows, caption=f"before and after, seconds a step, {how}", formats=FORMATS)
 
     def to_frame(self) -> Any:
         """`table` as a data frame of pandas or polars: see `flopkit.tables.Table.to_frame`."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -12,12 +11,11 @@ from flopkit import units
 from flopkit.counter.breakdown import FORMATS as OF_COUNTS
 from flopkit.counter.work import UNKNOWN
 from flopkit.dtypes import format_of
-from flopkit.measuring.protocol import interval
 from flopkit.profiling.joining import Joined
 from flopkit.profiling.matching import COMPILED, Key
 from flopkit.rooflines import Calls, program_bound
 
-__all__ = ["beats", "compared", "flops_of", "grouped", "key_of", "rows_of"]
+__all__ = ["beats", "flops_of", "grouped", "key_of", "rows_of"]
 
 SMALL = {"bytes": 2**16, "flops": 2**20}  # of a call on a CPU: with less, most of its time is the way to the kernel
 AT_ROOF = 0.8  # of the roof: what sits there has nothing to gain
@@ -116,30 +114,3 @@ def _bytes(key: Key, entries: Iterable[Any]) -> int | None:
 def flops_of(report: Any, entries: Iterable[Any]) -> Any:
     """What calls executed, under the report's convention."""
     return sum(report.convention.flops(macs) for entry in entries for macs in entry.work.carried_out)
-
-
-def compared(before: Any, after: Any) -> Rows:
-    """Seconds of the step and of each operator and phase before and after, what was saved, and its 95 % interval."""
-
-    def by_step(joined: Joined) -> dict[tuple[str, str], Sequence[float]]:
-        found: dict[tuple[str, str], Sequence[float]] = {("(the step)", ""): joined.steps}
-        for (operator, _, phase), row in joined.rows.items():
-            others = found.get((operator, phase), [0.0] * len(row.seconds))
-            found[operator, phase] = [a + b for a, b in zip(others, row.seconds, strict=True)]
-        return found
-
-    def row(operator: str, phase: str, a: float, b: float, half: float) -> dict[str, Any]:
-        verdict = "faster" if a - b > half else "slower" if b - a > half else "no difference seen"
-        return {"operator": operator, "phase": phase, "before": a, "after": b, "saved": a - b,
-                "low": a - b - half, "high": a - b + half, "verdict": verdict}  # fmt: skip
-
-    mine, theirs = by_step(before.joined), by_step(after.joined)
-    rows: Rows = []
-    for place in dict.fromkeys([*mine, *theirs]):
-        a, b = (seconds.get(place, [0.0] * len(seconds["(the step)", ""])) for seconds in (mine, theirs))
-        rows.append(row(*place, statistics.fmean(a), statistics.fmean(b), math.hypot(interval(a), interval(b))))
-    rows[1:] = sorted(rows[1:], key=lambda row: -abs(row["saved"]))
-    if before.plain and after.plain:
-        half = math.hypot(*(each.plain.seconds_ci[1] - each.plain.seconds for each in (before, after)))
-        rows.insert(1, row("(without the profiler)", "", before.plain.seconds, after.plain.seconds, half))
-    return rows

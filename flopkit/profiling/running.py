@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import os
-import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from flopkit.counter.running import in_order
-from flopkit.measuring import arguments
 from flopkit.measuring.protocol import BUDGET
 from flopkit.measuring.running import measure
-from flopkit.profiling.events import LOADER, STEP, Trace, read_trace
+from flopkit.profiling.comparing import Program
 from flopkit.profiling.matching import ATTENTION
 from flopkit.profiling.profile import Profile
+from flopkit.profiling.tracing import profiler_runs, trace_of
 from flopkit.sizes import positive
 
 __all__ = ["profile"]
@@ -55,7 +52,8 @@ def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None
     -----
     Profiling lengthens a step, the more the shorter its operators: `flopkit.profiling.Profile.overhead` says by how much. Short rows are too long by a
     microsecond or two a call. The step is called a few times for each of the three; what it changes, such as weights, changes each time.
-    What it runs in threads of its own is seen; operators that run at once share the time.
+    What it runs in threads of its own is seen; operators that run at once share the time. The profile keeps *fn* and its arguments, and so
+    their memory, for `flopkit.profiling.Profile.compare`.
 
     Functions that were compiled run uncompiled while they are counted. What torch.compile made of them has rows of its own:
     ``compiled: add + relu`` is what it fused, named by the operators that left no event. It has their FLOPs but no bytes,
@@ -73,6 +71,8 @@ def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None
     >>> abs(sum(row["seconds"] for row in found.by_op()) / found.seconds - 1) < 1e-6
     True
     """
+    import torch
+
     if not callable(fn):
         raise TypeError(f"fn={fn!r}: must be a function or a module; pass its arguments after it, profile(fn, x)")
     budget = BUDGET if time_budget is None else positive("time_budget", time_budget, "seconds")
@@ -80,117 +80,29 @@ def profile(fn: Callable[..., Any], *args: Any, time_budget: float | None = None
     for is_late, way in ((inspect.isgeneratorfunction, "list"), (inspect.iscoroutinefunction, "asyncio.run")):
         if is_late(fn):
             raise TypeError(f"fn={name}: a call of it runs nothing yet; pass lambda: {way}({name}(…))")
-    if _profiler_runs():
+    if profiler_runs():
         raise ValueError("torch's profiler is running, and only one can: call fk.profile outside of its block")
-    if _has_peers() and in_order(fn, *args, **kwargs).communication.rows:
-        raise ValueError(
-            f"fn={name}: it communicates with other ranks, and ranks that run it by their own clocks lose step; {ALONE}"
-        )
+    group: Any = torch.distributed
+    has_peers = group.is_available() and group.is_initialized() and group.get_world_size() > 1
+    if has_peers and in_order(fn, *args, **kwargs).communication.rows:  # one rank would wait for ever
+        why = "it communicates with other ranks, and ranks that run it by their own clocks lose step"
+        raise ValueError(f"fn={name}: {why}; {ALONE}")
     plain = measure(fn, *args, time_budget=budget / 2, **kwargs)
     report = in_order(fn, *args, **kwargs)
     if not report.order:
         raise ValueError(f"fn={name}: no operator of torch ran in it; pass a step that runs some")
     steps = max(STEPS[0], min(STEPS[1], int(budget / 2 / plain.seconds)))
-    run = arguments.rotating(fn, arguments.copies((args, kwargs), arguments.place(arguments.tensors(args, kwargs))))
-    trace = _traced(run, name, steps)
+    program = Program(fn, args, kwargs)
+    run = program.run()
+    turns = [(contextlib.nullcontext, run)]
+    trace = trace_of(turns, [0] * steps, name)
     if trace.is_compiled:  # and products may be in another order, so their sizes are asked for, too
-        trace = _traced(run, name, steps, record_shapes=True)
+        trace = trace_of(turns, [0] * steps, name, record_shapes=True)
     masks = _causal_masks()
     if any(entry.op == ATTENTION for entry, *_ in report.order):
         with masks:
             run()
-    return Profile(trace, report, plain, causal_masks=masks.found)
-
-
-def _profiler_runs() -> bool:
-    import torch
-
-    return bool(torch.autograd.profiler._is_profiler_enabled)
-
-
-def _has_peers() -> bool:
-    """Each rank of a job would decide by its own clock how often it runs the step, and wait for ever for the others."""
-    import torch
-
-    group: Any = torch.distributed
-    return bool(group.is_available() and group.is_initialized() and group.get_world_size() > 1)
-
-
-def _all_threads() -> Any:
-    """What makes the profiler see the threads that a program starts; None in a torch that cannot."""
-    from torch._C._profiler import _ExperimentalConfig
-
-    try:
-        return _ExperimentalConfig(profile_all_threads=True)
-    except TypeError:
-        return None
-
-
-def _traced(run: Callable[[], object], name: str, steps: int, record_shapes: bool = False) -> Trace:
-    """So many steps under torch's profiler, after one that is not kept."""
-    import torch
-    from torch.profiler import ProfilerActivity, record_function
-
-    cuda: Any = torch.cuda
-    on_gpu = cuda.is_available() and cuda.is_initialized()
-    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
-    wait = cuda.synchronize if on_gpu else lambda: None
-    prof: Any = torch.profiler.profile(activities=kinds, record_shapes=record_shapes, experimental_config=_all_threads())  # fmt: skip
-    with _unheard():
-        prof.__enter__()
-    try:
-        run()  # the first event of all takes the profiler milliseconds
-        if not _profiler_runs():
-            raise ValueError(f"fn={name}: it runs torch's profiler, and only one can run; take it out of the step")
-        wait()
-        with _marked_iterators():
-            for step in range(steps):
-                with record_function(f"{STEP}{step}"):
-                    run()
-                    wait()
-    finally:
-        with _unheard():
-            prof.__exit__(None, None, None)
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "trace.json")
-        prof.export_chrome_trace(str(file))
-        try:
-            return read_trace(file)
-        except ValueError:
-            why = "they run in threads, which this version of torch does not show, or only the first time"
-            raise ValueError(f"fn={name}: the profiler saw none of its operators: {why}") from None
-
-
-@contextlib.contextmanager
-def _marked_iterators() -> Iterator[None]:
-    """A data loader's start, of its workers, too, is loading: torch marks only what it does for each batch."""
-    from torch.profiler import record_function
-    from torch.utils.data import DataLoader
-
-    plain: Any = DataLoader.__iter__
-    DataLoader.__iter__ = record_function(f"{LOADER}#__iter__")(plain)  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        DataLoader.__iter__ = plain  # type: ignore[method-assign]
-
-
-@contextlib.contextmanager
-def _unheard() -> Iterator[None]:
-    """Without the lines that the profiler writes past Python's standard error when it starts and when it ends; all others come through."""
-    try:
-        kept = os.dup(2)
-    except OSError:  # there is none
-        yield
-        return
-    with os.fdopen(kept, "wb", 0) as heard, tempfile.TemporaryFile() as said:
-        os.dup2(said.fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(kept, 2)
-            said.seek(0)
-            heard.writelines(line for line in said if not line.startswith(b"USDT:"))
+    return Profile(trace, report, plain, causal_masks=masks.found, program=program)
 
 
 def _causal_masks() -> Any:
@@ -202,10 +114,9 @@ def _causal_masks() -> Any:
         if not isinstance(mask, torch.Tensor) or mask.device.type == "meta" or mask.dim() < 2:
             return False
         lower = torch.ones(mask.shape[-2:], dtype=torch.bool, device=mask.device).tril()
-        if mask.dtype is torch.bool:
-            return bool((mask == lower).all())
-        hidden = mask.isneginf() | (mask <= torch.finfo(mask.dtype).min)
-        return bool(((mask == 0) == lower).all()) and bool((hidden == ~lower).all())
+        is_bool = mask.dtype is torch.bool
+        seen, hidden = (mask, ~mask) if is_bool else (mask == 0, mask <= torch.finfo(mask.dtype).min)
+        return bool(((seen == lower) & (hidden == ~lower)).all())
 
     class Masks(TorchFunctionMode):
         found = 0

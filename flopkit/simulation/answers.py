@@ -37,18 +37,35 @@ def simulated(world: int, rank: int) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.callback(setattr, sys, "excepthook", sys.excepthook)  # torch puts the rank before each line of an error
         stack.callback(_end_group)
-        options: Any = vars(FakeProcessGroup).get("Options", lambda: None)()  # not in each torch
-        dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world, pg_options=options)
+        made = _note_options(stack, vars(FakeProcessGroup).get("Options"))
+        dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
         _adapt(stack.enter_context(_Changes()))
         _know_coalesced(stack.enter_context(torch.library._scoped_library("c10d", "IMPL")))
         fake = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         try:
             yield
         finally:
-            # Outside, a model or the default group of the block would answer with whatever is in memory.
+            # Outside, a model or a group of the block would answer with whatever is in memory.
             fake.allow_non_fake_inputs = False
-            if hasattr(options, "error_on_collective"):
+            for options in made:
                 options.error_on_collective = True
+
+
+def _note_options(stack: contextlib.ExitStack, kind: Any) -> list[Any]:
+    """The options of every group that the block makes, meshes and subgroups too: they say at its end that nobody answers any more."""
+    made: list[Any] = []
+    if kind is None or not hasattr(kind(), "error_on_collective"):  # not in each torch
+        return made
+    plugins = dist.Backend._plugins
+    plugin = plugins["FAKE"]
+
+    def create(common: Any, options: Any) -> Any:
+        made.append(kind() if options is None else options)
+        return plugin.creator_fn(common, made[-1])
+
+    stack.callback(plugins.__setitem__, "FAKE", plugin)
+    plugins["FAKE"] = plugin._replace(creator_fn=create)
+    return made
 
 
 def _end_group() -> None:

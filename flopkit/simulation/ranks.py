@@ -39,7 +39,7 @@ def simulate_ranks(world: int, *, rank: int = 0) -> Iterator[None]:
     -----
     Tensors are PyTorch's fake tensors on the CPU: make the model, its inputs and its optimiser inside of the block. Collectives are those
     that torch takes on a CPU. A program that reads numbers (``.item()``, ``.tolist()``, routing by values) or asks for other ranks' objects
-    (``all_gather_object``) ends with torch's error: give splits of an all-to-all as ints. What was made inside is of no use outside. DDP's own all-reduce becomes a communication hook with the same buckets; the first
+    (``all_gather_object``) ends with torch's error: give splits of an all-to-all as ints. What was made inside is of no use outside: a collective of any group of the block ends there with torch's ``RuntimeError`` (``error_on_collective``). DDP's own all-reduce becomes a communication hook with the same buckets; the first
     step has one bucket, as in torch, and the second is like all later ones. Use it in one thread at a time.
 
     Examples

@@ -776,6 +776,30 @@ def test_numerators_by_hand():
         drawings.numerators("mixtral-8x7b")
 
 
+def test_denominators_by_hand():
+    """6,375 tokens/s of 51.47 GFLOPs, worked out above, over 989.4, 835.5, 756 and 312 TFLOP/s and the sparse 1,979."""
+    drawing = drawings.denominators("llama-3-8b", seq=8192, rate=6375)
+    run = 6375 * (6 * (8_030_261_248 - 525_336_576 - 266_240) + 12 * 32 * 32 * 128 * 8193 / 2)
+    peaks = {
+        "H100 SXM5, dense": 989.4e12,
+        "H100 NVL, dense": 835.5e12,
+        "H100 PCIe, dense": 756e12,
+        "A100 SXM4, dense": 312e12,
+        "H100 SXM5, sparse": 1979e12,
+    }
+    runs = drawing.marks("run")
+    assert len(runs) == 5 and len({mark.w for mark in runs}) == 1, "the run is the same over each peak"
+    for name, each in peaks.items():
+        [bar] = [mark for mark in drawing.marks(name) if mark.kind == "box"]
+        assert runs[0].w / bar.w == pytest.approx(run / each, rel=1e-3), name
+        assert f"{100 * run / each:.1f} %" in words(drawing), name
+    assert words(drawing).count("another board") == 2 and words(drawing).count("another GPU") == 1
+    with pytest.raises(ValueError, match="at most four devices"):
+        drawings.denominators(others=["h100-nvl"] * 5)
+    with pytest.raises(ValueError, match="no peak for bf16"):
+        drawings.denominators(others=["t4"])
+
+
 # -- checkpoints --------------------------------------------------------------------------------------------------
 
 
@@ -978,6 +1002,33 @@ def test_roof_lines_by_hand():
     assert "3.35 TB/s × intensity" in words(drawing) and "ridge 295" in words(drawing)
 
 
+def test_five_reasons_to_scale():
+    """H200 in tf32: 494.5 TFLOP/s, 132 multiprocessors. Both axes are logarithmic, so a factor is a length, and the slope one to one in decades."""
+    drawing = drawings.five_reasons()
+    [sheet] = drawing.canvases
+    [memory], [peak] = drawing.marks("memory"), drawing.marks("peak")
+    assert (memory.x + memory.w, memory.y + memory.h) == pytest.approx((peak.x, peak.y)) and peak.h == 0
+    decade = -memory.h / math.log10(40)  # the picture begins at a fortieth of the ridge
+    factors = {1: [1 / 2], 2: [0.75], 3: [64 / 132], 4: [1 / 1.75, 2.7], 5: [1 / 20.9]}
+    for number, lengths in factors.items():
+        arrows = drawing.marks(f"reason {number}")
+        assert [-arrow.h / decade for arrow in arrows] == pytest.approx([math.log10(each) for each in lengths])
+        for arrow in arrows:
+            along = (arrow.x - memory.x) / memory.w
+            roof = memory.y + along * memory.h if along < 1 else peak.y
+            assert arrow.y == pytest.approx(roof) and arrow.w == 0, "each begins on the roof"
+    assert drawing.marks("reason 1")[0].x == pytest.approx(peak.x), "overlap matters most at the ridge"
+    assert [mark.text for mark in sheet.named("number")] == ["1", "2", "3", "4", "4", "5"]
+    for wrong, said in (
+        ({"tiles": 132}, r"tiles=132\): give a whole number from 33 to 131"),
+        ({"ceiling": 1.0}, r"ceiling=1.0\): give 0.5 to 0.9"),
+        ({"launch": 100}, r"launch=100\): give 4 to 24"),
+        ({"device": fk.Device("a card", peak={"tf32": 1e12}, bandwidth=1e10)}, "multiprocessors it has is not known"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            drawings.five_reasons(**wrong)
+
+
 def test_each_place_of_bytes_has_a_slope():
     """A100 40 GB: 1,555 GB/s, 2.7× that from a cache, 300 GB/s over NVLink."""
     drawing = drawings.many_roofs()
@@ -1152,14 +1203,17 @@ def test_chunks_go_around_the_ring():
 
 
 def test_cards_of_two_nodes_by_hand():
-    """16 GB over eight cards or an eighth over one: 2 · 1/2 · 2 GB each. The links of eight carry 2 · 7/8 · 16 GB, at 450 GB/s."""
+    """16 GB over eight cards or an eighth over one: 2 · 1/2 · 2 GB each. The links of eight carry 2 · 7/8 · 16 GB, at 450 GB/s. One ring of 16 carries 2 · 15/16 · 16 GB over a card of 50 GB/s."""
     drawing = drawings.node_cards()
     whole, part = drawing.canvases[:2]
     assert [len(canvas.named("member")) for canvas in (whole, part)] == [16, 2]
     assert [len(canvas.named("wire of the group")) for canvas in (whole, part)] == [8, 1]
     assert [len(canvas.named("card of the group")) for canvas in (whole, part)] == [16, 2]
     said = words(drawing)
-    assert f"{2 * 7 / 8 * 16 / 450 * 1e3:.2f} ms" in said and "40 ms" in said and "over a single card, 320 ms" in said
+    assert f"the links take {2 * 7 / 8 * 16 / 450 * 1e3:.2f} ms" in said and said.count("sends 2 GB, 40 ms") == 2
+    assert f"One ring of 16 would send {2 * 15 / 16 * 16:.0f} GB per card: {2 * 15 / 16 * 16 / 50 * 1e3:.0f} ms" in said
+    slow = words(drawings.node_cards(where=fk.parallel.cluster("dgx-h100").replace(network=10e9)))
+    assert "sends 2 GB, 200 ms; the links take 62.22 ms" in slow  # where the cards are the slower ones
     with pytest.raises(ValueError, match="eight GPUs a node"):
         drawings.node_cards(where=fk.parallel.cluster("dgx-h100").replace(per_node=4))
 
@@ -1382,9 +1436,8 @@ def test_a_part_of_a_cut_layer_meets_its_own_parts_alone(ranks):
             tip = arrow.x + arrow.w
             assert min(abs(tip - total.x), abs(tip - total.x - total.w)) < 3, "it ends at the sum"
         assert all(arrow.h == 0 for arrow in (*canvas.named("local"), *canvas.named("to the sum")))
-    assert {2: "as many bytes as y has", 3: "1.33 times the bytes of y", 4: "1.5 times the bytes of y"}[ranks] in words(
-        drawing
-    )
+    sent = {2: "as many bytes as y has", 3: "1.33 times the bytes of y", 4: "1.5 times the bytes of y"}[ranks]
+    assert f"With {ranks} GPUs, each sends" in words(drawing) and f"{sent} per all-reduce" in words(drawing)
     with pytest.raises(ValueError, match="ranks=8"):
         drawings.layer_cut(8)
 

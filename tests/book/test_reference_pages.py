@@ -89,7 +89,7 @@ def test_hardware_tells_no_units_from_no_source():
             name for name in rows if key in fk.device(name).dtypes
         }
     for head, unknown in (
-        ("fp8", "b100 gb10 h200-nvl l20 l40 rtx-6000-ada rtx-pro-6000 rtx-pro-6000-max-q"),
+        ("fp8", "b100 gb10 l20 l40 rtx-6000-ada rtx-pro-6000 rtx-pro-6000-max-q"),
         ("fp4", "b100 gb10 mi350x rtx-pro-6000 rtx-pro-6000-max-q"),
     ):
         found = {name for name, row in rows.items() if row[head] == "?"}

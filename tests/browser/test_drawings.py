@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,10 @@ EXTREMES = [
     drawings.launch_floor("h100-sxm", launch=2e-5, tokens=1),
     drawings.launch_floor("p100-sxm", "fp16", launch=1e-6, tokens=64),
     drawings.roof_lines("t4", "fp16", layers=()),
+    drawings.five_reasons("t4", "fp16", ceiling=0.9, tiles=10, moved=1.2, cache=4, launch=24),
+    drawings.five_reasons("b200", "bf16", ceiling=0.5, tiles=147, moved=3, cache=1.5, launch=4),
+    drawings.denominators("llama-3.1-405b", rate=1, others=()),
+    drawings.denominators("llama-3.1-8b", rate=65536, others=("a100-pcie-80gb", "b200", "h200", "mi300x")),
     drawings.overlapped_times((0.125, 0.5, 2, 8)),
     drawings.five_splits(ranks=2),
     drawings.fitted_sequences("llama-3-70b", "b200", 64, 65536),
@@ -66,6 +71,7 @@ EXTREMES = [
     drawings.growing_core("llama-3.1-405b", (1, 64, 2**20, 2**22, 2**24)),
     drawings.layer_timeline("llama-3.1-405b", 131072),
     drawings.layer_timeline("gpt2", 1),
+    drawings.node_cards(gigabytes=9_876),
     drawings.hidden_exchange(sequences=8, seq=8192),
     drawings.hidden_exchange(sequences=2, seq=256, model="llama-3.1-405b", where="dgx-a100"),
     drawings.two_errors("llama-3-8b", (1, 2**20)),
@@ -91,6 +97,23 @@ EXTREMES = [
     drawings.waiting_row(kernels=1),
     drawings.saved_by_cures({f"{i} a cure of some name": (1.234 * i + 1, 1.01 * i + 1) for i in range(1, 9)}),
     drawings.saved_by_cures({"CUDA graphs": (1.001, 1.0)}),
+    drawings.bottlenecks(1, 1, 1, 1),
+    drawings.bottlenecks(128, 80, 224, 1024),
+    drawings.inverted_bottleneck(1, 1, 1),
+    drawings.inverted_bottleneck(960, 224, 1024),
+    drawings.interval_of_rounds(1),
+    drawings.interval_of_rounds(12345),
+    drawings.node_cards(1, "dgx-a100"),
+    drawings.node_cards(10_000, "dgx-b200"),
+    drawings.norm_steps(64),
+    drawings.norm_steps(2**20),
+    drawings.numerators("gpt2", 1024, 1_000_000),
+    drawings.numerators("llama-3.1-405b", 2**17, 1, "b200"),
+    drawings.seen_calls(1, 8, 8),
+    drawings.seen_calls(2**16, 2**14, 2**16),
+    drawings.warm_up(1),
+    drawings.warm_up(12345),
+    drawings.batch_crossing("xeon", "fp32"),
 ]
 DRAWN = [getattr(drawings, name)() for name in NAMES] + EXTREMES
 
@@ -99,6 +122,14 @@ WORDS = """() => [...document.querySelectorAll('.fk-sheets > svg')].map(svg => {
   return {frame: box(svg), words: [...svg.querySelectorAll('text')].map(text =>
     ({text: text.textContent, box: box(text), size: text.getScreenCTM().a * text.getAttribute('font-size'), ink: getComputedStyle(text).fill}))};
 })"""
+
+
+def test_every_drawing_with_settings_is_tried_at_others():
+    """A drawing's name is that of its function with dashes, or begins so."""
+    takes = {name for name in NAMES if inspect.signature(getattr(drawings, name)).parameters}
+    first = {name: getattr(drawings, name)().name for name in takes}
+    tried = {drawing.name for drawing in EXTREMES}
+    assert {name for name, drawn in first.items() if drawn not in tried} == set()
 
 
 @pytest.fixture(scope="module")

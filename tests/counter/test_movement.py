@@ -7,7 +7,6 @@ import torch.nn.functional as F
 import flopkit as fk
 from flopkit.counter import registry
 from flopkit.counter.calls import OpCall
-from flopkit.counter.formulas import images
 
 
 def counted(fn, *args):
@@ -85,7 +84,7 @@ def test_quantised_tensors():
 @pytest.mark.parametrize("ratio, uncounted", [(1, 0), (3, 0), (0, 1), (-1, 1)])
 def test_boxes_of_torchvision(ratio, uncounted):
     """With a sampling_ratio the samples are known: 18 FLOPs for the place of each, 8 for its value, a division; else the boxes say."""
-    from flopkit.counter.formulas.images import roi_align
+    roi_align = registry.FORMULAS["torchvision::roi_align"]
 
     class Schema:
         name = "torchvision::roi_align"
@@ -117,20 +116,22 @@ def test_a_convolution_of_pixels_that_are_moved():
     results, offsets, columns = 2 * 6 * 56, 2 * 56 * 6 * 2, 2 * 56 * 6 * 4
     for mask, bias in ((False, None), (True, None), (False, b)):
         call = vision_call("deform_conv2d", out, input=x, weight=w, bias=bias, offset_groups=2, use_mask=mask)
-        work = images.deform_conv2d(call)
+        work = registry.FORMULAS["torchvision::deform_conv2d"](call)
         assert work.model == {"products": results * 2 * 6}
         assert work.vector == {"elementwise": 18 * offsets + (7 + mask) * columns + results * (bias is not None)}
     call = vision_call("_deform_conv2d_backward", (x, w, b), grad=out, input=x, weight=w, bias=b, offset_groups=2)
-    work = images.deform_conv2d(call)
+    work = registry.FORMULAS["torchvision::deform_conv2d"](call)
     assert (work.model, work.vector) == (
         {"products": 2 * results * 2 * 6}, {"elementwise": 18 * offsets + (7 + 8 + 24) * columns + results}
     )  # fmt: skip
     one = vision_call("deform_conv2d", out[:, :1], input=x, weight=w[:1], bias=None, offset_groups=1, use_mask=False)
-    assert images.deform_conv2d(one).vector == {"elementwise": 18 * 2 * 56 * 6 + 7 * columns}
+    assert registry.FORMULAS["torchvision::deform_conv2d"](one).vector == {"elementwise": 18 * 2 * 56 * 6 + 7 * columns}
     one = vision_call(
         "_deform_conv2d_backward", (x, w, b), grad=out[:, :1], input=x, weight=w[:1], bias=b, offset_groups=1
     )
-    assert images.deform_conv2d(one).vector == {"elementwise": 18 * 2 * 56 * 6 + 39 * columns + 2 * 56}
+    assert registry.FORMULAS["torchvision::deform_conv2d"](one).vector == {
+        "elementwise": 18 * 2 * 56 * 6 + 39 * columns + 2 * 56
+    }
 
 
 def test_lists_that_are_filled():

@@ -10,8 +10,8 @@ HEADS, DIM = 2, 8  # the sizes at toy scale, one sequence
 
 
 @pytest.fixture(scope="module")
-def records():
-    return list(module.run(Bench("cpu", "toy")))
+def records(toy):
+    return toy("attention_kernels")[1]
 
 
 def of(records, **wanted):

@@ -18,8 +18,8 @@ RATIO = {"linear, first layer": 1, "attention, flash": 2.5}  # 2 where not named
 
 
 @pytest.fixture(scope="module")
-def records():
-    return list(module.run(Bench("cpu", "toy")))
+def records(toy):
+    return toy("backward_ratio")[1]
 
 
 def test_flops_by_hand(records):

@@ -11,8 +11,8 @@ TOKENS = 2 * 16
 
 
 @pytest.fixture(scope="module")
-def records():
-    return {each["params"]["recompute"]: each for each in checkpointing.run(Bench("cpu", "toy"))}
+def records(toy):
+    return {each["params"]["recompute"]: each for each in toy("checkpointing")[1]}
 
 
 def test_model_flops_by_hand(records):

@@ -8,8 +8,8 @@ from flopkit.experiments.cnn_operators import OPERATOR_KINDS, STEPS, by_kind, ki
 
 
 @pytest.fixture(scope="module")
-def records():
-    return list(cnn_operators.run(Bench("cpu", "toy")))
+def records(toy):
+    return toy("cnn_operators")[1]
 
 
 def test_each_case_names_where_its_time_goes(records):

@@ -13,8 +13,8 @@ def first_layer(network, **sizes):
 
 
 @pytest.fixture(scope="module")
-def records():
-    found = list(cnns.run(Bench("cpu", "toy")))
+def records(toy):
+    found = toy("cnns")[1]
     return {(each["params"]["network"], each["params"]["method"]): each for each in found}
 
 

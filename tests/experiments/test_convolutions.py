@@ -11,8 +11,8 @@ TAPS = {"dense": 9 * C, "grouped": 9 * C // 8, "depthwise": 9, "pointwise": C}  
 
 
 @pytest.fixture(scope="module")
-def records():
-    return list(convolutions.run(Bench("cpu", "toy")))
+def records(toy):
+    return toy("convolutions")[1]
 
 
 def test_counts_by_hand(records):

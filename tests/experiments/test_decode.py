@@ -13,8 +13,8 @@ TOY = DecoderSizes(layers=2, d_model=64, heads=4, kv_heads=2, d_ff=128, vocab=25
 
 
 @pytest.fixture(scope="module")
-def records():
-    return {(r["params"]["batch"], r["params"]["context"]): r for r in decode.run(Bench("cpu", "toy"))}
+def records(toy):
+    return {(r["params"]["batch"], r["params"]["context"]): r for r in toy("decode")[1]}
 
 
 def by_hand(batch, context):

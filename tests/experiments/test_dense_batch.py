@@ -3,11 +3,11 @@
 import pytest
 
 import flopkit as fk
-from flopkit.experiments import Bench, dense_batch
+from flopkit.experiments import dense_batch
 
 
-def test_counts_are_those_of_the_closed_form():
-    records = list(dense_batch.run(Bench("cpu", "toy")))
+def test_counts_are_those_of_the_closed_form(toy):
+    records = toy("dense_batch")[1]
     assert [each["params"]["tokens"] for each in records] == [1, 4]
     for each in records:
         layer = fk.dense(tokens=each["params"]["tokens"], d_in=32, d_out=32, dtype="fp32")

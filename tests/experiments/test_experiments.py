@@ -1,6 +1,7 @@
 """Every experiment of the catalogue: it runs from end to end at toy size, its records are complete, and what is known is not measured again."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,15 @@ def ran(request, toy):
 def test_each_file_is_in_the_catalogue():
     files = {path.stem for path in FOLDER.glob("*.py") if "\nPREDICTION = " in path.read_text("utf-8")}
     assert files == set(NAMES) and len(set(NAMES)) == len(NAMES)
+
+
+def test_none_is_run_twice():
+    """Who looks at its records asks `toy` for them, which runs it once; only with another way to measure it is run again."""
+    asks = re.compile(r"^def (\w+)\((.*)\):\n((?:    .*\n|\n)+)", re.M)
+    for path in Path(__file__).parent.glob("test_*.py"):
+        for name, given, body in asks.findall(path.read_text("utf8")):
+            if re.search(r'\w\.run\(Bench\("cpu", "toy"\)\)', body):
+                assert "monkeypatch" in given or "raises(" in body, f"{path.name}: {name}"
 
 
 def test_what_it_says_before_it_runs(ran):

@@ -10,8 +10,8 @@ D, FF, E, K = 32, 64, 8, 2  # at toy scale
 
 
 @pytest.fixture(scope="module")
-def records():
-    return {(r["params"]["tokens"], r["params"]["load"]): r for r in experts.run(Bench("cpu", "toy"))}
+def records(toy):
+    return {(r["params"]["tokens"], r["params"]["load"]): r for r in toy("experts")[1]}
 
 
 def test_cases(records):

@@ -18,8 +18,8 @@ TENSOR, VECTOR, COLUMN = (
 
 
 @pytest.fixture(scope="module")
-def records():
-    return {(each["params"]["program"], each["params"]["form"]): each for each in fusion.run(Bench("cpu", "toy"))}
+def records(toy):
+    return {(each["params"]["program"], each["params"]["form"]): each for each in toy("fusion")[1]}
 
 
 def test_forms(records):

@@ -10,8 +10,8 @@ TOY = DecoderSizes(layers=2, d_model=32, heads=4, kv_heads=4, d_ff=64, vocab=128
 
 
 @pytest.fixture(scope="module")
-def records():
-    return {each["params"]["batch"]: each for each in gpt_step.run(Bench("cpu", "toy"))}
+def records(toy):
+    return {each["params"]["batch"]: each for each in toy("gpt_step")[1]}
 
 
 def test_counts(records):

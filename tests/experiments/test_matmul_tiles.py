@@ -5,8 +5,8 @@ import pytest
 from flopkit.experiments import Bench, matmul_tiles
 
 
-def test_counts_are_of_the_product_not_of_its_tiles():
-    records = list(matmul_tiles.run(Bench("cpu", "toy")))
+def test_counts_are_of_the_product_not_of_its_tiles(toy):
+    records = toy("matmul_tiles")[1]
     assert [each["params"]["rows"] for each in records] == [15, 16, 17]
     for each in records:
         rows = each["params"]["rows"]

@@ -570,3 +570,38 @@ def test_a_script_in_the_place_of_a_program(capsys, tmp_path, monkeypatch):
     Path("train.py").write_text("")
     assert main(["run", "--", "train.py"]) == 2
     assert "train.py: write python train.py" in capsys.readouterr().err
+
+
+posix = pytest.mark.skipif(os.name == "nt", reason="there is no such shell")
+
+
+def shell(folder, line, **more):
+    return subprocess.run(
+        [*RUN, "--", "sh", "-c", line], cwd=folder, capture_output=True, text=True, timeout=300,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TMPDIR": str(folder)}, **more,
+    )  # fmt: skip
+
+
+@posix
+def test_a_command_that_is_no_python_says_that_nothing_was_counted(tmp_path):
+    """`run -- ls` said nothing; its output and its exit code are still its own, and nothing is left behind."""
+    ran = shell(tmp_path, "echo out; echo err >&2; exit 3")
+    assert (ran.stdout, ran.returncode) == ("out\n", 3)
+    assert ran.stderr.startswith("err\nflopkit: sh started no Python that flopkit could enter, so no step was seen")
+    assert "python -m flopkit run -- python train.py" in ran.stderr and not list(tmp_path.iterdir())
+
+
+@posix
+def test_a_shell_that_starts_python_leaves_the_word_to_it(tmp_path):
+    ran = shell(tmp_path, f"{sys.executable} -c 'print(1)'; {sys.executable} -c 'print(2)'")
+    assert ran.stdout == "1\n2\n" and "started no Python" not in ran.stderr
+    assert ran.stderr.count("nothing was counted") == 2 and "never imported torch" in ran.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@posix
+def test_who_waits_for_all_its_children_finds_no_other(tmp_path):
+    """What watches is no child of the command, and a signal of the terminal does not end it."""
+    ran = shell(tmp_path, "wait; ps -o pid= --ppid $$ | wc -l; kill -INT 0", start_new_session=True)
+    assert int(ran.stdout) <= 2, "the two of that line"
+    assert ran.returncode == -2 and "started no Python" in ran.stderr

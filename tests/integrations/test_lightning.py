@@ -86,3 +86,91 @@ def test_the_peak_is_that_of_the_format(tmp_path):
     for dtype, peak in ((None, 1e12), ("fp16", 4e12)):
         _, rows = run(tmp_path, LightningCallback(1e11, device=two, dtype=dtype, clock=CLOCK), max_steps=2)
         assert float(rows[-1]["mfu"]) == pytest.approx(1e11 / float(rows[-1]["step_seconds"]) / peak, rel=1e-4)
+
+
+class Words(lightning.LightningModule):
+    """Two dimensions of whole numbers a batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(10, 4)
+
+    def training_step(self, batch, place):
+        CLOCK.now += 1
+        ids = batch["input_ids"] if isinstance(batch, dict) else batch[0]
+        return self.table(ids).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def read(tmp_path, work, batches, *, accumulate=1, steps=2, module=Words):
+    """What is logged of a training on these batches."""
+    trainer = lightning.Trainer(
+        accelerator="cpu", devices=1, callbacks=[LightningCallback(work, device=TOY, clock=CLOCK)], max_steps=steps, log_every_n_steps=steps,
+        accumulate_grad_batches=accumulate, logger=CSVLogger(tmp_path), enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
+    )  # fmt: skip
+    trainer.fit(module(), torch.utils.data.DataLoader(batches, batch_size=None))
+    return {name: float(value) for name, value in trainer.callback_metrics.items()}
+
+
+IDS = torch.zeros(3, 8, dtype=torch.long)
+
+
+@pytest.mark.parametrize("batch", [{"input_ids": IDS, "labels": IDS}, (IDS, IDS)])
+def test_the_tokens_of_the_batches_are_those_of_the_work(tmp_path, batch):
+    """A step of one micro-batch, where three are gathered, gave a third of the MFU, and nobody said so."""
+    whole = fk.load("gpt2").train_step(seq=8, batch=9)
+    found = read(tmp_path, whole, [batch] * 6, accumulate=3)
+    assert found["mfu"] == pytest.approx(whole.model_flops / 3 / 1e12) and found["tokens_per_second"] == 72 / 3
+    small = fk.load("gpt2").train_step(seq=8, batch=3)
+    with pytest.warns(RuntimeWarning, match=r"no MFU of these 2 steps: work= has 48 tokens .* replicas had 144\."):
+        assert "mfu" not in read(tmp_path, small, [batch] * 6, accumulate=3)
+
+
+def test_the_images_of_the_batches_are_those_of_the_work(tmp_path):
+    class Pictures(Words):
+        def training_step(self, batch, place):
+            CLOCK.now += 1
+            return self.table.weight.sum() * batch[0].mean()
+
+    pictures = [(torch.ones(4, 3, 8, 8), torch.zeros(4))] * 2
+    assert read(tmp_path, fk.load("resnet50").train_step(batch=4), pictures, module=Pictures)["mfu"] > 0
+    with pytest.warns(RuntimeWarning, match=r"work= has 16 images for them, and the batches of all 1 replicas had 8\."):
+        assert "mfu" not in read(tmp_path, fk.load("resnet50").train_step(batch=8), pictures, module=Pictures)
+
+
+def test_a_later_log_begins_anew(tmp_path):
+    """Two steps that differ, and two that do not."""
+    step = fk.load("gpt2").train_step(seq=8, batch=3)
+    batches = [(IDS[:2],), (IDS,), (IDS,), (IDS,)]
+    with pytest.warns(RuntimeWarning, match="work= has 48 tokens .* had 40"):
+        callback = LightningCallback(step, device=TOY, clock=CLOCK)
+        trainer = lightning.Trainer(
+            accelerator="cpu", devices=1, callbacks=[callback], max_steps=4, log_every_n_steps=2, logger=CSVLogger(tmp_path),
+            enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
+        )  # fmt: skip
+        trainer.fit(Words(), torch.utils.data.DataLoader(batches, batch_size=None))
+    assert trainer.callback_metrics["mfu"] == pytest.approx(step.model_flops / 1e12)
+    assert callback.loop.meter.steps == 2
+
+
+def test_the_strategy_says_how_many_have_batches_of_their_own():
+    """With tensor parallelism they are fewer than the processes; where a strategy does not say, nothing is compared."""
+    from types import SimpleNamespace
+
+    from flopkit.integrations.of_lightning import _replicas
+
+    parallel = SimpleNamespace(distributed_sampler_kwargs={"num_replicas": 2, "rank": 0})
+    assert _replicas(SimpleNamespace(strategy=parallel, world_size=8)) == 2
+    assert _replicas(SimpleNamespace(strategy=SimpleNamespace(), world_size=1)) == 1
+    assert _replicas(SimpleNamespace(strategy=SimpleNamespace(), world_size=8)) is None
+
+
+@pytest.mark.parametrize("device", [TOY, None])
+@pytest.mark.parametrize(
+    ("work", "says"), [(None, "flops=None"), ("gpt2", "flops='gpt2'"), (-1, "flops=-1"), (float("nan"), "flops=nan"), (fk.load("gpt2"), "not Model")]
+)  # fmt: skip
+def test_what_is_no_work_is_refused_before_the_training(work, says, device):
+    with pytest.raises((TypeError, ValueError), match=says):
+        LightningCallback(work, device=device)

@@ -3,7 +3,7 @@
 One name for all is harder than a translation: what tells two parts from one another by their names falls together, too.
 """
 
-from functools import partial
+from functools import cache, partial
 from typing import get_args
 
 import pytest
@@ -125,7 +125,7 @@ def questions(model):
     yield "parallel, run again", lambda: of_parallel_step(model, mla_up_proj=True)
 
 
-def answers(name):
+def answered(name):
     model, found = model_of(name), {}
     for question, ask in questions(model):
         try:
@@ -133,6 +133,9 @@ def answers(name):
         except ValueError as error:
             found[question] = f"refused: {error}"
     return found
+
+
+answers = cache(answered)  # under their own names, for both tests that ask
 
 
 def rename(monkeypatch):
@@ -152,7 +155,7 @@ def rename(monkeypatch):
 def test_all_answers_are_the_same_under_other_names(name, monkeypatch):
     before = answers(name)
     rename(monkeypatch)
-    after = answers(name)
+    after = answered(name)
     wrong = [question for question in before if repr(before[question]) != repr(after[question])]
     assert not wrong, (wrong, before[wrong[0]], after[wrong[0]])
 

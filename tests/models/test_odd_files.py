@@ -143,3 +143,22 @@ def test_a_damaged_gguf_is_not_taken_for_json(tmp_path):
     (tmp_path / "half.gguf").write_bytes(bytes.fromhex("858d00ff") * 8)
     with pytest.raises(ValueError, match=r"half\.gguf: a GGUF file begins with the letters GGUF.*download it again"):
         fk.from_hf(tmp_path / "half.gguf")
+
+
+@pytest.mark.parametrize(
+    "kind, said",
+    [
+        ("kimi_linear", {"num_experts": 6, "num_local_experts": 4}),
+        ("mixtral", {"num_experts": 6, "num_local_experts": 4}),
+        ("qwen3_moe", {"num_experts": 6, "num_local_experts": 4}),
+        ("gpt2", {"n_layer": 2, "num_hidden_layers": 3}),
+        ("llama", {"n_layers": 2, "num_hidden_layers": 3}),
+    ],
+)
+def test_two_numbers_for_one_size_are_refused(kind, said):
+    """transformers takes the last for one family, the first for another, whatever their order."""
+    first, second = said.items()
+    for both in (said, dict([second, first])):
+        with pytest.raises(ValueError, match=" are two numbers for one size: leave out the one that is wrong"):
+            fk.from_hf({"model_type": kind, **both})
+    fk.from_hf({"model_type": kind, **dict.fromkeys(said, 8)})

@@ -23,14 +23,17 @@ MLC = {  # of Llama 3 8B
 @pytest.mark.parametrize(
     "file, why",
     [
-        ({"model_type": "bloom", "num_layers": 24, "n_head": 16, "hidden_dim": 1024, "vocab_size": 250880},
+        ({"model_type": "bloom", "n_layer": 24, "n_head": 16, "hidden_dim": 1024, "vocab_size": 250880},
          "hidden_size is missing, and hidden_dim=1024 stands here, which is no key of a bloom: call it hidden_size"),
         ({"model_type": "gpt2", "n_layer": 24, "n_head": 16, "hidden_dim": 1024, "vocab_size": 50257},
          "n_embd is missing, and hidden_dim=1024 stands here, which is no key of a gpt2: call it n_embd"),
-        ({"model_type": "llama", "hidden_size": 8192, "num_layers": 80, "n_heads": 64, "ffn_dim": 28672, "vocab_size": 32000},
+        ({"model_type": "llama", "hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64, "ffn_dim": 28672, "vocab_size": 32000},
          "intermediate_size is missing, and ffn_dim=28672 stands here"),
         ({"model_type": "llama", "vocab_size": 128256, "model_config": MLC["model_config"]},
          "model_config.intermediate_size=14336 stands here, which is not read there"),
+        ({"model_type": "gpt2", "num_layers": 6, "vocab_size": 50257},  # DistilGPT2 as llm-analysis has it; transformers takes 12 layers
+         "n_layer is missing, and num_layers=6 stands here, which is no key of a gpt2: call it n_layer"),
+        ({"model_type": "llama", "hidden_size": 8192, "n_heads": 64}, "num_attention_heads is missing, and n_heads=64 stands here"),
     ],
 )  # fmt: skip
 def test_a_default_never_stands_in_for_a_size_in_other_words(file, why):
@@ -67,6 +70,7 @@ def test_draft_models_by_their_class(classes):
         (MLC, "this is mlc-chat-config.json, in MLC's words; give the config.json"),
         ({"dim": 7168, "inter_dim": 18432, "moe_inter_dim": 2048, "n_layers": 61, "n_heads": 128, "vocab_size": 129280}, "DeepSeek's own inference code"),
         ({"hidden_size": 2880, "num_hidden_layers": 36, "num_experts": 128, "experts_per_token": 4, "swiglu_limit": 7.0}, "original/config.json of a gpt-oss"),
+        ({"pretrained_config": {"architecture": "LlamaForCausalLM", "hidden_size": 4096}, "build_config": {}}, "an engine of TensorRT-LLM"),
         ({"d_model": 768, "n_layer": 24, "vocab_size": 50277, "ssm_cfg": {}, "rms_norm": True}, "for the code of state-spaces/mamba"),
         ({"embed_dim": 512, "vision_cfg": {"layers": 12}, "text_cfg": {"width": 512}}, "this is for open_clip"),
         ({"model": {"type": "phi3", "decoder": {"hidden_size": 3072}}, "search": {}}, "this is genai_config.json, of ONNX Runtime"),
@@ -103,6 +107,9 @@ TEXT = json.dumps(LLAMA)[:-1]
         ("{// the model\n" + TEXT[1:] + "}", "JSON has no comments: remove them"),
         (str(LLAMA), "this is a dictionary of Python: pass it itself"),
         (TEXT + ', "tie_word_embeddings": False}', "this is a dictionary of Python: pass it itself"),
+        ("```json\n" + TEXT + "}\n```", "it stands between signs of Markdown: remove them"),
+        (" \n", "there is nothing in it"),
+        (TEXT[:-30], "the file ends early: copy it again"),
         (TEXT, "the file ends early: copy it again"),
         ("version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 2\n", "git lfs pull brings the file"),
         ("<!doctype html><html></html>", "this is a page of the web: download the file itself"),

@@ -1,5 +1,7 @@
 """Attention that chooses its tokens: what a query sees, what a step of decoding reads, what has no backward pass."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from family_samples import merged
@@ -78,3 +80,17 @@ def test_chinchilla_counts_the_products_of_an_indexer_and_no_softmax():
     dense = seq * (q_lora * heads * head_dim + d_model * (head_dim + heads))
     counted = [each.forward(seq=seq).under("CHINCHILLA").flops for each in (chosen, taken)]
     assert counted[0] - counted[1] == 2 * 2 * (dense + seq * seq * heads * (head_dim + 1))
+
+
+def test_glm_counted_as_dense_is_what_megatron_printed_before_it_knew_sparse_attention():
+    """GFLOPs per token of Megatron-LM's pull request 6148 (branch dev, 2026-07-30) before the change, at four lengths."""
+    glm = fk.load("glm-5.2", mtp=True)
+
+    def without_indexer(block):
+        return replace(block, mixer=replace(block.mixer, selected=None, indexer=None))
+
+    blocks = tuple((without_indexer(block), n) for block, n in glm.blocks)
+    as_dense = replace(glm, blocks=blocks, mtp=without_indexer(glm.mtp))
+    assert glm.blocks[0][0].mixer.selected == 2048
+    for seq, printed in {4096: 280.9, 32768: 503.6, 131072: 1267.0, 262144: 2284.9}.items():
+        assert round(as_dense.train_step(seq=seq).under("MEGATRON").flops_per_token / 1e9, 1) == printed

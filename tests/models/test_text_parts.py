@@ -197,6 +197,17 @@ def test_a_part_without_a_type_names_the_whole():
         fk.from_hf({"model_type": "another", "text_config": DECODER})
 
 
+def test_a_class_that_the_part_names_is_one_of_its_own_type():
+    """DeepSeek-VL2's config.json names no class of the whole."""
+    part = {"model_type": "llama", **SMALL["llama"], "architectures": ["LlamaForCausalLM"]}
+    assert fk.from_hf({"model_type": "llava", "text_config": part}).writes
+    with pytest.raises(ValueError, match="a class of model_type='llama' begins with Llama"):
+        fk.from_hf({"model_type": "llava", "text_config": part | {"architectures": ["Qwen2ForCausalLM"]}})
+    tiny = {"model_type": "deepseek_v2", "use_mla": False, "kv_lora_rank": None, "architectures": ["DeepseekV2ForCausalLM"]}
+    with pytest.raises(ValueError, match="use_mla=False: flopkit supports deepseek_v2 only with use_mla=True"):
+        fk.from_hf({"model_type": "deepseek_vl_v2", "language_config": tiny})
+
+
 def test_whole_and_part_that_contradict_each_other():
     with pytest.raises(
         ValueError,

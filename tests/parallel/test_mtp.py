@@ -107,3 +107,15 @@ def _traffic(plan):
 def test_what_is_not_known_is_refused(layout, said):
     with pytest.raises(ValueError, match=f"{said}: how ranks divide the layer for multi-token prediction"):
         step(WITH, Layout(**layout), "dgx-h100", seq=4096, batch=2)
+
+
+@pytest.mark.parametrize("saving", [{"activations": "deepseek-v3"}, {"mla_up_proj": True}, {"weigh_inside": True}])
+def test_it_keeps_less_as_other_layers_do(saving):
+    """The last rank has two layers like it, whose savings are twice its own; what up-projections make again is there on its turn, too."""
+    layout = Layout(pipeline=16, data=16, expert=16)
+    plain, less = (
+        Plan(Setting(WITH, cluster("dgx-b200"), 4096, 4096, fused=True, **more), layout).memory_of(15)
+        for more in ({}, saving)
+    )
+    assert 0 < plain.ends - less.ends == (plain.layers - less.layers) / 2
+    assert (less.again > plain.again) == ("mla_up_proj" in saving)

@@ -477,5 +477,8 @@ def test_what_fused_operators_save(tmp_path):
     first = said(30_000_000, 300)
     assert "3 operators in 1 chain: fused, they move up to 480 MB less" in first["why"]
     assert first["seconds"] == pytest.approx((900 + 10 - 240) * 1e-6), "with the host's 10 µs before the first"
-    assert said(300_000, 10)["seconds"] == pytest.approx(40e-6), "a cache may serve 2.4 MB: memory is no roof for them"
+    assert first["if"] == "", "no cache holds 240 MB"
+    small = said(300_000, 10)
+    assert small["seconds"] == pytest.approx(40e-6), "a cache may serve 2.4 MB: memory is no roof for them"
+    assert small["if"] == "a cache serves the bytes; else 94 %", "by the memory 2.4 of 40 µs must stay"
     assert said(30_000_000, 200)["seconds"] == pytest.approx(610e-6), "nor where the rows are faster than it"

@@ -320,16 +320,19 @@ def before_and_after(folder, ends):
 
 
 def test_what_came_of_a_change_has_an_interval(tmp_path):
-    """Means of 30 and 20 µs; each interval is t(2) s / √3 = 4.303 · 1 / √3 = 2.484 µs, together 3.513."""
-    before = before_and_after(tmp_path, [29, 30, 31])
-    rows = {row["operator"]: row for row in before.compare(before_and_after(tmp_path, [19, 20, 21]))}
+    """Means of 30 and 20 µs with a spread of 0.3. Three rows share 0.5 %: P(|t| > 24.463) is 0.5/3 % for 2 degrees of freedom,
+    for which P(|t| < x) = x/√(2 + x²). So each interval is 0.3 · 24.463/√3 = 4.237 µs, and both together 5.992.
+    """
+    before = before_and_after(tmp_path, [29.7, 30, 30.3])
+    table = before.compare(before_and_after(tmp_path, [19.7, 20, 20.3]))
+    rows = {row["operator"]: row for row in table}
     assert 1e6 * rows["mm"]["saved"] == pytest.approx(10)
-    assert 1e6 * rows["mm"]["low"] == pytest.approx(10 - 3.513, abs=1e-3)
-    assert (rows["mm"]["verdict"], rows["(Python)"]["verdict"]) == ("faster", "slower")
+    assert 1e6 * rows["mm"]["low"] == pytest.approx(10 - 5.992, abs=2e-3)
+    assert (rows["mm"]["verdict"], rows["(Python)"]["verdict"]) == ("faster, measured apart", "slower, measured apart")
     assert rows["(the step)"]["saved"] == 0
-    assert "(without the profiler)" not in rows
-    again = before.compare(before_and_after(tmp_path, [28, 30, 33]))
-    assert next(row for row in again if row["operator"] == "mm")["verdict"] == "no difference seen"
+    assert "(without the profiler)" not in rows and "measured apart (before: only its trace is here)" in table.caption
+    again = {row["operator"]: row["verdict"] for row in before.compare(before_and_after(tmp_path, [28, 30, 33]))}
+    assert (again["mm"], again["(the step)"]) == ("cannot be told", "no difference seen")
 
 
 def test_what_cannot_be_compared(tmp_path):

@@ -34,6 +34,7 @@ def patched():
     return [
         _fsdp_param._chunk_with_empty, schedules._PipelineSchedule._warmup_p2p, experimental.context_parallel, Parallel.__init__,
         Parallel._pre_forward, dist.Reducer._rebuild_buckets, mesh.__init__, mesh.get_local_rank, torch._guards.detect_fake_mode(),
+        dist.Backend._plugins["FAKE"],
     ]  # fmt: skip
 
 
@@ -58,6 +59,24 @@ def test_a_model_of_the_block_is_of_no_use_outside():
         model(torch.ones(2, 8))
     with pytest.raises(RuntimeError, match="error_on_collective"):
         dist.all_reduce(torch.ones(3), group=group)
+
+
+def test_no_group_of_the_block_answers_outside():
+    """Subgroups and the groups of a mesh did, with what they were given."""
+    with fk.simulate_ranks(8):
+        mesh = dist.init_device_mesh("cpu", (2, 4), mesh_dim_names=("data", "tensor"))
+        flat = mesh["data", "tensor"]._flatten("both")
+        groups = [dist.new_group([0, 1, 5]), mesh.get_group("data"), mesh.get_group("tensor"), flat.get_group()]
+        own = dist.distributed_c10d._new_group_with_tag([0, 2], backend="fake")
+        inside = [dist.all_reduce(torch.ones(3), group=group) for group in [*groups, own]]
+    assert inside == [None] * 5
+    for group in [*groups, own]:
+        with pytest.raises(RuntimeError, match="error_on_collective"):
+            dist.all_reduce(torch.ones(3), group=group)
+        with pytest.raises(RuntimeError, match="error_on_collective"):
+            dist.all_gather([torch.ones(3)] * group.size(), torch.ones(3), group=group)
+    with fk.simulate_ranks(8):  # and a new block begins anew
+        dist.all_reduce(torch.ones(3), group=dist.new_group([0, 1]))
 
 
 def test_a_program_may_end_its_group_itself():

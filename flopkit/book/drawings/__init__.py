@@ -23,14 +23,14 @@ from flopkit.book.drawings.measuring import interval_of_rounds, warm_up
 from flopkit.book.drawings.models import model_tree, six_flops
 from flopkit.book.drawings.products import bytes_and_flops, dot_product, matrix_product
 from flopkit.book.drawings.recipes import fitted_sequences
-from flopkit.book.drawings.roofs import overlapped_times, roof_lines
+from flopkit.book.drawings.roofs import five_reasons, overlapped_times, roof_lines
 from flopkit.book.drawings.serving import decode_bytes, prefill_and_decode
 from flopkit.book.drawings.six_n import two_errors
 from flopkit.book.drawings.splits import five_splits
 from flopkit.book.drawings.splitting import layer_cut, schedules, zigzag
 from flopkit.book.drawings.stopwatches import stopwatches
 from flopkit.book.drawings.sweeps import batch_crossing
-from flopkit.book.drawings.utilisation import numerators
+from flopkit.book.drawings.utilisation import denominators, numerators
 from flopkit.book.drawings.waiting import waiting_row
 
 __all__ = [
@@ -43,8 +43,10 @@ __all__ = [
     "causal_tiles",
     "decode_bytes",
     "decode_parts",
+    "denominators",
     "dot_product",
     "engine_batches",
+    "five_reasons",
     "five_splits",
     "fitted_sequences",
     "fused_chain",

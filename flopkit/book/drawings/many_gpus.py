@@ -115,13 +115,15 @@ def node_cards(gigabytes: int = 16, where: str = "dgx-h100") -> Drawing:
     each = all_reduce(bytes=gigabytes * 10**9 / 8, ranks=2)
     both = all_reduce(bytes=gigabytes * 10**9, ranks=16)
     card = si(each.sent, "B")
-    one_card = gigabytes * 10**9 / place.network
+    ring = both.sent / place.network  # all that a GPU of one ring through both nodes sends
+    links = 2 * reduce_scatter(bytes=gigabytes * 10**9, ranks=8).sent / place.link
+    crossing = f"each card sends {card}, {seconds(each.sent / place.network)}"
     words = {
-        "one group of 16, whole model on each": (both.on(place), range(8), "the links in the node take"),
-        "eight groups of 2, an eighth on each": (each.on(place, in_node=1), range(1), "that takes"),
+        "one group of 16, whole model on each": (range(8), f"{crossing}; links: {seconds(links)}"),
+        "eight groups of 2, an eighth on each": (range(1), crossing),
     }
     canvases = []
-    for title, (least, members, what) in words.items():
+    for title, (members, said) in words.items():
         canvas = Canvas(176)
         canvas.text(0, 10, title, anchor="start", bold=True)
         for node, y in enumerate((34, 118)):
@@ -137,19 +139,19 @@ def node_cards(gigabytes: int = 16, where: str = "dgx-h100") -> Drawing:
             x = 64 + 38.5 * i
             mine = i in members
             canvas.line(x, 73, x, 104, colour=ORANGE if mine else MUTED, width=2 if mine else 1, dash=not mine, name="wire of the group" if mine else "wire")  # fmt: skip
-        canvas.text(0, 160, f"each card sends {card}; {what} {seconds(least)}", anchor="start")
+        canvas.text(0, 160, said, anchor="start")
         canvases.append(canvas)
     foot = Canvas(56)
     for x, colour, wording in ((0, BLUE, "GPU of the group"), (150, ORANGE, "card that it uses")):
         foot.box(x, 2, 14, 14, colour=colour, fill=0.6, edge=0)
         foot.text(x + 20, 9, wording, anchor="start", colour=MUTED)
-    foot.text(0, 36, f"{si(gigabytes * 10**9, 'B')} over a single card, {seconds(one_card)}, is wrong for both.", anchor="start", colour=MUTED)  # fmt: skip
+    foot.text(0, 36, f"One ring of 16 would send {si(both.sent, 'B')} per card: {seconds(ring)}.", anchor="start", colour=MUTED)  # fmt: skip
     return Drawing(
         "node-cards",
         f"One group of 16 or eight groups of 2: each card sends {card} either way",
         f"Two nodes of eight GPUs, each GPU with a network card ({place.name}). Above, all 16 GPUs exchange the gradients of a whole model, {count(gigabytes, 'GB')}, "
         f"and the traffic between the nodes goes through all eight cards of each. Below, each GPU has an eighth of the model and exchanges it with one GPU of the other "
-        f"node, through one card; seven such groups beside it use the others. Either way a card sends {card}.",
+        f"node, through one card; seven such groups beside it use the others. Either way a card sends {card}. A single ring through all 16 would send {si(both.sent, 'B')} through one card.",
         [*canvases, foot],
     )
 

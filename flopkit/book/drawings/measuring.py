@@ -83,12 +83,7 @@ def warm_up(seed: int = 4) -> Drawing:
     off = f"{100 * (found.mean / clock.mean - 1):.2f} %".replace("-", "−")
     y += 24
     canvas.text(LEFT + found.warm_up * scale / 2, y + 6, "warm-up", colour=MUTED)
-    canvas.text(
-        LEFT + (found.warm_up + seconds) * scale / 2,
-        y + 6,
-        f"{len(found.rounds)} rounds: off by {off}",
-        name="flopkit told",
-    )
+    canvas.text(RIGHT, y + 6, f"{len(found.rounds)} rounds: off by {off}", anchor="end", name="flopkit told")
     canvas.line(LEFT, 264, RIGHT, 264, name="time")
     for second in range(int(seconds) + 1):
         canvas.line(LEFT + second * scale, 261, LEFT + second * scale, 267, name="second")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,23 @@ from flopkit.devices import device as find, memory_of
 from flopkit.models import load
 from flopkit.units import count, percent, si
 
-__all__ = ["RECIPES", "Recipe", "fitted_sequences"]
+__all__ = ["CHEAP", "CHUNK", "RECIPES", "Recipe", "cheap_bytes", "fitted_sequences", "loss_bytes"]
+
+CHEAP = ("attention, input", "mlp, input", "activated gate", "down, input")
+"""What a layer keeps and its norms and its activation function make again, without a matmul."""
+CHUNK = 1024
+"""Tokens that go through head and loss at a time, where the loss is in chunks."""
+
+
+def cheap_bytes(kept: Iterable[Any]) -> Any:
+    """Bytes of CHEAP, of what a layer keeps."""
+    return sum(each.bytes for each in kept if each.name in CHEAP)
+
+
+def loss_bytes(ends: Any, logits: Any, at_once: Any) -> Any:
+    """Bytes of head and loss at their peak: *ends* without logits, and three fp32 tensors of *logits* bytes a token, for the tokens
+    that are there *at_once*: the log-probabilities, their gradient, and that of the logits."""
+    return ends + 3 * logits * at_once
 
 
 @dataclass(frozen=True)
@@ -31,11 +48,10 @@ class Recipe:
         size = model.train_memory(seq=seq, batch=batch, recompute=self.recompute)
         layers = size.layers
         if self.cheap:
-            layers -= model.layers * sum(each.bytes for each in size.kept if each.name in CHEAP)
-        of_chunk = seq * batch if self.chunk is None else min(self.chunk, seq * batch)
-        ends = size.ends + model.vocab * (
-            2 * 4 * seq * batch - 3 * 4 * (seq * batch - of_chunk)
-        )  # two gradients in fp32
+            layers -= model.layers * cheap_bytes(size.kept)
+        tokens, logits = seq * batch, 4 * model.vocab
+        at_once = tokens if self.chunk is None else min(self.chunk, tokens)
+        ends = loss_bytes(size.ends - logits * tokens, logits, at_once)  # of which train_memory counts one tensor
         held = {"states": size.states / gpus, "layers": layers}
         return {**held, "loss": ends} if ends >= size.again else {**held, "again": size.again}
 
@@ -47,14 +63,12 @@ class Recipe:
         return batch
 
 
-CHEAP = ("attention, input", "mlp, input", "activated gate", "down, input")
-"""What a layer with a gated MLP keeps and norms and activation function make again."""
 RECIPES = (
     Recipe("no recompute"),
-    Recipe("loss in chunks", chunk=1024),
-    Recipe("loss in chunks, norms and SwiGLU again", cheap=True, chunk=1024),
+    Recipe("loss in chunks", chunk=CHUNK),
+    Recipe("loss in chunks, norms and SwiGLU again", cheap=True, chunk=CHUNK),
     Recipe("a checkpoint around every layer", recompute="full"),
-    Recipe("a checkpoint around every layer, loss in chunks", recompute="full", chunk=1024),
+    Recipe("a checkpoint around every layer, loss in chunks", recompute="full", chunk=CHUNK),
 )
 COLOURS = {"states": MUTED, "layers": BLUE, "loss": ORANGE, "again": GREEN}
 WORDS = {

@@ -1,4 +1,4 @@
-"""The roofline: how two straight lines make a roof, and what happens to time where reading and computing don't overlap."""
+"""The roofline: how two straight lines make a roof, why programs miss it, and what happens to time where reading and computing don't overlap."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 
 from flopkit.book.drawings.canvas import Canvas
 from flopkit.book.drawings.drawing import Drawing
+from flopkit.book.drawings.sizes import whole
 from flopkit.charts.theme import BLUE, INK, MUTED, ORANGE
 from flopkit.devices import device as find
 from flopkit.layers.products import dense
-from flopkit.units import count, si, times
+from flopkit.units import count, percent, si, times
 
-__all__ = ["overlapped_times", "roof_lines"]
+__all__ = ["five_reasons", "overlapped_times", "roof_lines"]
 
 LAYERS = ((2, 16384, 131072), (1024, 2048, 2048))  # of equal FLOPs; the chapter asks for them
 LEFT, RIGHT, TOP, BOTTOM = 46.0, 350.0, 34.0, 214.0
@@ -97,6 +98,100 @@ def roof_lines(
         "Two lines make a roof: bandwidth × intensity, and the peak",
         f"A log-log plot of FLOP/s over FLOPs per byte for {gpu.title} in {dtype}. One line rises: {si(bandwidth, 'B/s')} times the intensity. The other is "
         f"level: the peak of {si(peak, 'FLOP/s')}. They cross at the ridge, {ridge:.0f} FLOPs per byte; the lower of the two is the roof. " + " ".join(told),
+        [canvas],
+    )  # fmt: skip
+
+
+def five_reasons(
+    device: Any = "h200-sxm",
+    dtype: str = "tf32",
+    ceiling: float = 0.75,
+    tiles: int = 64,
+    moved: float = 1.75,
+    cache: float = 2.7,
+    launch: float = 20.9,
+) -> Drawing:
+    """Why a dot lies off its roof: five numbered arrows from the roof of a data sheet to the rates that are left, to scale.
+
+    Parameters
+    ----------
+    device : Any, optional
+        A name or a `Device` of which it is known how many multiprocessors it has.
+    dtype : str, optional
+        Number format of the peak.
+    ceiling : float, optional
+        Share of the peak that the fastest programs reach.
+    tiles : int, optional
+        Tiles of a matmul that has too few to fill one wave.
+    moved : float, optional
+        Bytes that move, over those that were counted.
+    cache : float, optional
+        How many times as fast as the memory a cache is.
+    launch : float, optional
+        Time of a launch, over the least time of the work.
+
+    Raises
+    ------
+    ValueError
+        For settings that cannot be drawn, or a device whose multiprocessors are not known.
+
+    Examples
+    --------
+    >>> five_reasons().title
+    'Five reasons move a dot off its roof; only a cache lifts it above'
+    """
+    gpu = device if hasattr(device, "peak") else find(device)
+    if gpu.derivation is None:
+        raise ValueError(f"five_reasons(device={device!r}): how many multiprocessors it has is not known")
+    units = gpu.derivation.units
+    whole("five_reasons", "tiles", tiles, units // 4, units - 1)
+    limits = {"ceiling": (ceiling, 0.5, 0.9), "moved": (moved, 1.2, 3), "cache": (cache, 1.5, 4), "launch": (launch, 4, 24)}  # fmt: skip
+    for name, (value, least, most) in limits.items():
+        if not least <= value <= most:
+            raise ValueError(f"five_reasons({name}={value!r}): give {least} to {most}, so that its arrow can be drawn")
+    peak, ridge, foot = gpu.peak(dtype), gpu.ridge(dtype), 270.0
+    canvas = Canvas(418)
+
+    def x(place: float) -> float:  # an intensity over the ridge
+        return LEFT + (RIGHT - LEFT) * math.log(40 * place) / math.log(1600)
+
+    def y(share: float) -> float:  # a rate over the peak
+        return foot - (foot - TOP) * math.log(110 * share) / math.log(330)
+
+    canvas.line(LEFT, foot, RIGHT, foot)
+    canvas.line(LEFT, TOP, LEFT, foot)
+    canvas.text(6, 12, f"FLOP/s, {gpu.title}, {dtype}", anchor="start", colour=MUTED)
+    for power in range(math.ceil(math.log10(ridge / 40)), math.floor(math.log10(ridge * 20)) + 1):
+        canvas.line(x(10**power / ridge), foot, x(10**power / ridge), foot + 4)
+        canvas.text(x(10**power / ridge), foot + 13, count(10**power), colour=MUTED)
+    for power in range(math.ceil(math.log10(peak / 110)), math.floor(math.log10(3 * peak)) + 1):
+        canvas.line(LEFT - 4, y(10**power / peak), LEFT, y(10**power / peak))
+        canvas.text(LEFT - 7, y(10**power / peak), si(10.0**power, "").strip(), anchor="end", colour=MUTED)
+    canvas.text((LEFT + RIGHT) / 2, foot + 31, "FLOPs per byte that was counted", colour=MUTED)
+    canvas.line(LEFT, y(1 / 40), x(1), y(1), colour=BLUE, width=3, name="memory")
+    canvas.line(x(1), y(1), RIGHT, y(1), colour=ORANGE, width=3, name="peak")
+    reasons = (
+        (1, 1.0, 1 / 2, "no overlap: twice the time at the corner"),
+        (2, 4.0, ceiling, f"ceilings: here {percent(ceiling)} of the peak"),
+        (3, 14.0, tiles / units, f"waves: {tiles} tiles for {units} multiprocessors"),
+        (4, 1 / 10, 1 / moved, f"bytes: {times(moved)} what was counted (down),"),
+        (4, 1 / 24, cache, f"or a cache, {times(cache)} as fast as memory (up)"),
+        (5, 1 / 4, 1 / launch, f"a launch: {times(launch)} the least time of the work"),
+    )
+    told = []
+    for i, (number, place, share, words) in enumerate(reasons):
+        roof = min(1.0, place)
+        canvas.arrow(x(place), y(roof), x(place), y(roof * share), colour=INK, width=1.6, name=f"reason {number}")
+        canvas.box(x(place) - 4, y(roof) - 4, 8, 8, colour=INK, fill=1, edge=0, round=4)
+        canvas.text(x(place) + 11, y(roof * share), str(number), bold=True, halo=True, name="number")
+        if reasons[i - 1][0] != number:
+            canvas.text(14, foot + 53 + 17 * i, str(number), bold=True)
+        canvas.text(28, foot + 53 + 17 * i, words, anchor="start")
+        told.append(f"{number}, {words.rstrip(',')}.")
+    return Drawing(
+        "five-reasons",
+        "Five reasons move a dot off its roof; only a cache lifts it above",
+        f"The roof of {gpu.title} in {dtype} on logarithmic axes, FLOP/s over FLOPs per counted byte, with dots on it and an arrow from each to the rate that is left. " + " ".join(told),
         [canvas],
     )  # fmt: skip
 

@@ -47,8 +47,8 @@ def layer_cut(ranks: int = 2) -> Drawing:
         f"Each GPU holds 1/{ranks} of W₁, W₂ and z, all of x and y.",
         "f acts on each element: no GPU needs another's z.",
         "The gradients of W₁ and W₂ stay where their parts are.",
-        "Pale: a part of a sum. Per all-reduce, each GPU sends",
-        f"{sends:.3g} times the bytes of y." if sends != 1 else "as many bytes as y has.",
+        f"Pale: a part of a sum. With {ranks} GPUs, each sends",
+        (f"{sends:.3g} times the bytes of y" if sends != 1 else "as many bytes as y has") + " per all-reduce.",
         anchor="start", colour=MUTED, step=1.6,
     )  # fmt: skip
     return Drawing(

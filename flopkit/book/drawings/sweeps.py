@@ -74,7 +74,8 @@ def batch_crossing(device: str = "h200", dtype: str = "tf32") -> Drawing:
         canvas.line(x(tick), BOTTOM, x(tick), BOTTOM + 4)
         canvas.text(x(tick), BOTTOM + 13, count(tick), colour=MUTED)
     canvas.text((LEFT + RIGHT) / 2, BOTTOM + 31, "tokens", colour=MUTED)
-    apart = 10.0 ** math.floor(math.log10(per_token * far)) / 2
+    tens = 10.0 ** math.floor(math.log10(per_token * far))
+    apart = next(size for size in (tens / 2, tens, 2 * tens) if per_token * far / size < 9)
     for i in range(1, int(per_token * far / apart) + 1):
         canvas.line(LEFT - 4, y(i * apart), LEFT, y(i * apart))
         canvas.text(LEFT - 6, y(i * apart), seconds(i * apart, 2), anchor="end", colour=MUTED)

@@ -1,6 +1,9 @@
-"""One denominator and the numerators in use: what a utilisation is a fraction of."""
+"""The numerators and the denominators in use: what a utilisation is a fraction of."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Sequence
 
 from flopkit.book.drawings.canvas import Canvas
 from flopkit.book.drawings.drawing import Drawing
@@ -12,7 +15,7 @@ from flopkit.sizes import number
 from flopkit.training.steps import Step
 from flopkit.units import si
 
-__all__ = ["numerators"]
+__all__ = ["denominators", "numerators"]
 
 COLOURS = {
     "weights": BLUE,
@@ -104,6 +107,77 @@ def numerators(
         + ".",
         [canvas],
     )
+
+
+def denominators(
+    model: str = "llama-3-8b",
+    seq: int = 8192,
+    rate: int = 6375,
+    device: str = "h100-sxm",
+    others: Sequence[str] = ("h100-nvl", "h100-pcie", "a100-sxm-80gb"),
+    dtype: str = "bf16",
+) -> Drawing:
+    """One numerator over the peaks that people divide it by: a bar for each peak, a line for the rate of the run.
+
+    Parameters
+    ----------
+    model : str, optional
+        A name that `load` knows.
+    seq : int, optional
+        Tokens of a sequence.
+    rate : int, optional
+        Training throughput of one device, tokens/s.
+    device : str, optional
+        The device that ran; its data sheet prints a sparse peak, too.
+    others : Sequence[str], optional
+        Up to four devices whose peak one might take instead.
+    dtype : str, optional
+        Number format of the peaks.
+
+    Raises
+    ------
+    ValueError or TypeError
+        For a name that is not known, more than four others, a number format that a device has no peak for, and a size that is not a whole number of at least 1.
+
+    Examples
+    --------
+    >>> denominators("llama-3-8b", seq=8192, rate=6375).title
+    'One run, five denominators: from 16.6 to 105 %'
+    """
+    seq, rate, card = number("seq", seq), number("rate", rate), find(device)
+    if len(others) > 4:
+        raise ValueError(f"denominators(others={others!r}): give at most four devices, so that their bars have room")
+    run = rate * float(load(model).train_step(seq=seq).flops_per_token)
+    rows = [(f"{_short(card.title)}, dense", card.peak(dtype), "the peak that ran")]
+    for other in map(find, others):
+        same = _short(other.title).partition(" ")[0] == _short(card.title).partition(" ")[0]
+        rows.append((f"{_short(other.title)}, dense", other.peak(dtype), "another board" if same else "another GPU"))
+    rows.append((f"{_short(card.title)}, sparse", card.sparse_peak(dtype), "two of four are zeros"))
+    scale = 196 / max(run, *(peak for _, peak, _ in rows))
+    canvas, y = Canvas(0), 36.0
+    canvas.text(6, 10, f"the run: {si(run, 'FLOP/s')} of each device", anchor="start", bold=True, colour=ORANGE)
+    for name, peak, what in rows:
+        canvas.text(6, y, name, anchor="start", bold=True)
+        canvas.text(354, y, what, anchor="end", colour=MUTED)
+        canvas.box(6, y + 9, scale * peak, 16, name=name, colour=BLUE, fill=0.3, edge=0.8, round=0)
+        canvas.box(6, y + 13, scale * run, 8, name="run", colour=ORANGE, fill=0.8, edge=0, round=0)
+        canvas.text(354, y + 17, f"{si(peak, 'FLOP/s')}: {100 * run / peak:.1f} %", anchor="end", name="share")
+        y += 43
+    canvas.height = y - 12
+    shares = sorted(100 * run / peak for _, peak, _ in rows)
+    return Drawing(
+        "denominators",
+        f"One run, {'no one two three four five six'.split()[len(rows)]} denominators: from {shares[0]:.3g} to {shares[-1]:.3g} %",
+        f"Bars of FLOP/s. {model_title(model)} at {seq:,} tokens and {rate:,} tokens/s does {si(run, 'FLOP/s')} of model FLOPs (EXACT) on each {card.title}. Its utilisation in {dtype} over "
+        + ", over ".join(f"{name} ({si(peak, 'FLOP/s')}) is {100 * run / peak:.1f} %" for name, peak, _ in rows)
+        + ".",
+        [canvas],
+    )
+
+
+def _short(title: str) -> str:
+    """A device's title that fits a phone: without its maker and its memory."""
+    return re.sub(r"^(NVIDIA|AMD Instinct) | \d+ GB.*", "", title)
 
 
 def _pieces(none: Step, full: Step, model: str) -> dict[str, float]:

@@ -15,6 +15,8 @@ from flopkit.models.files.aliases import spellings
 from flopkit.models.files.config_fields import ACTS as MODEL_ACTS, TEXT_PARTS, Fields
 from flopkit.models.files.config_table import Value, reader_table, when as when_read
 from flopkit.models.files.configs import hf_config
+from flopkit.models.files.misnamed import OF_OTHER_TOOLS, SAME_SIZE
+from flopkit.models.files.recognised import typed
 from flopkit.models.files.text_parts import whole_types
 
 __all__ = [
@@ -154,7 +156,7 @@ def box(label: str, weights: str) -> Paste:
     others = {text: name for text, name in spellings(model_names()).items() if name in names}
     return Paste(
         label, reader_table(settings_of), UNABLE, TEXT_PARTS, whole_types(), rules("weights", weights),
-        {name: hf_config(name) for name in names}, others,
+        {name: hf_config(name) for name in names}, others, {"sizes": SAME_SIZE, "parts": OF_OTHER_TOOLS, "typed": typed()},
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from flopkit.arithmetic import maximum, minimum, where
+from flopkit.book.drawings.recipes import CHUNK, cheap_bytes, loss_bytes
 from flopkit.charts import theme
 from flopkit.charts.figure import Figure
 from flopkit.charts.packages import need
@@ -56,7 +57,6 @@ GPUS = {
     for shown, name in CARDS.items()
 }
 KERNELS = {"flash": 1, "math": 0}
-CHUNK = 1024
 LOSSES = {"all tokens at once": 0, f"chunks of {CHUNK:,} tokens": 1}
 
 
@@ -102,7 +102,7 @@ def numbers(name: str) -> dict[str, Any]:
         "last": (full - stopped) // model.layers,
         "head": forward.forward.flops - full,
         # norms and activation: what need not be kept, and the bytes that running them again moves
-        "cheap": sum(kept.get(each, 0) for each in ("attention, input", "mlp, input", "activated gate", "down, input")),
+        "cheap": cheap_bytes(one.kept),
         "cheap_moved": sum(cheap),
         # of all such operators; the last one's result is not needed
         "vector_moved": sum(more.values()) - more["mlp_sum"],
@@ -133,14 +133,16 @@ def policy_of_a_step(
     s.core_seconds = where(kernel == 1, at_peak, maximum(at_peak, moved) + moved)
     _recipe(s, policy, loss, model, device)
     hidden = where(
-        s.back >= s.tokens * (model.ends + 3 * model.logits), "What runs again takes more than the loss.", ""
+        s.back >= loss_bytes(s.tokens * model.ends, model.logits, s.tokens),
+        "What runs again takes more than the loss.",
+        "",
     )
     s.no_loss = where(s.tokens <= CHUNK, f"These are no more than {CHUNK:,} tokens, one chunk.", hidden)
     s.fits = where(s.total <= s.limit, "yes", "no")
     s.passes = s.hardware / s.forward
     s.executed = s.hardware / s.model_flops
     s.widest = 1.06 * maximum(
-        model.layers * s.layer + s.tokens * (model.ends + 3 * model.logits) + s.states, s.limit
+        model.layers * s.layer + loss_bytes(s.tokens * model.ends, model.logits, s.tokens) + s.states, s.limit
     )  # of the axis
 
 
@@ -156,9 +158,9 @@ def _recipe(s: Any, policy: Any, loss: Any, model: Any, device: Any) -> None:
     apart = model.layers * (policy.layers * edge + (1 - policy.layers) * (s.layer - s.dropped))
     s.kept = where(policy.every > 0, (segments - 1) * edge + each * s.layer, apart)
     # log-probabilities, their gradient and that of the logits; when layers run again, these are gone
-    of_loss = 3 * model.logits * where(loss == 1, minimum(s.tokens, CHUNK), s.tokens)
+    at_once = where(loss == 1, minimum(s.tokens, CHUNK), s.tokens)
     s.back = where(policy.layers > 0, s.layer - edge, s.dropped)
-    s.rest = maximum(s.tokens * model.ends + of_loss, s.back)
+    s.rest = maximum(loss_bytes(s.tokens * model.ends, model.logits, at_once), s.back)
     s.activations = s.kept + s.rest
     s.total = s.activations + s.states
 

@@ -128,8 +128,8 @@ def one_run() -> Figure:
             readout(
                 "possible", "Can an H100 do that?",
                 text={
-                    "below the peak": "in theory: below its peak",
-                    "above the peak": "not in practice: above its peak",
+                    "below the peak": "yes, in theory: below its peak",
+                    "above the peak": "hardly: above its peak",
                     "no": "no: above its limit",
                 },
             ),

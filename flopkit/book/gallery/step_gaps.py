@@ -223,7 +223,7 @@ def where_a_step_goes() -> Figure:
         chart=_chart,
         table=[column("part", "Part"), column("share", "Of the step", "%"), column("end", "Left below it", "%")],
         code=_code(),
-        caption="Each bar is an item of fk.parallel.gap, by a formula or at a measured rate; none is fitted. The MFU counts model FLOPs under EXACT over the peak of the fastest format. "
+        caption="Each bar is an item of fk.parallel.gap, by a formula or at a measured rate. One number is fitted: the virtual stages of Llama 3, to the MFU of two of its runs. The MFU counts model FLOPs under EXACT over the peak of the fastest format. "
         f"Measured: the best matmul that somebody timed on the device, and {links} of the printed rate of the links and {network} of the network's, which nccl-tests reached on 8 H100s and 16 A100s. "
         "Memory: operators without matmuls run by themselves, and the optimiser's states are read and written, at full bandwidth. Not counted: latency, launches, stragglers, data loading, uneven loads of experts. "
         "Runs: Llama 3, table 4; Narayanan 2021; Korthikanti 2022; MegaScale 2024; BigScience's log; the READMEs of Megatron-Core, torchtitan and Megatron-Bridge. "

@@ -1,5 +1,5 @@
 /* Sets the controls of a figure from a pasted config.json, by a table that flopkit made of its own readers (flopkit/models/config_table.py). */
-window.flopkitPaste = (figure, {table, unable = {}, texts = [], wholes = {}, formats, names = {}, others = {}}, {controls, state, takes, move, ...more}) => {
+window.flopkitPaste = (figure, {table, unable = {}, texts = [], wholes = {}, formats, names = {}, others = {}, words = {}}, {controls, state, takes, move, ...more}) => {
   window.flopkitTyped?.(figure, {controls, state, takes, move, ...more});
   if (!table) { window.flopkitTasks?.(figure, {controls, state, takes, move, ...more}); return; }   // one of several, which share a box
   class Refused extends Error {}
@@ -31,6 +31,17 @@ window.flopkitPaste = (figure, {table, unable = {}, texts = [], wholes = {}, for
     return [key, key && config[key]];
   }
 
+  /* Refuses a default that is taken for a size which the file has under another name, or in the part of another tool. */
+  function named_otherwise(keys, taken, config, kind) {
+    const own = table[kind]?.own ?? [], key = keys.find(each => own.includes(each));
+    for (const part of ["", ...words.parts ?? []])
+      for (const word of words.sizes?.find(each => each.includes(key)) ?? []) {
+        const said = (part ? Object(config[part]) : config)[word];
+        if (Number.isSafeInteger(said) && said !== taken && (part || !own.includes(word)))
+          refuse(`${key} is missing, and ${part && `${part}.`}${word}=${said} stands here, ${part ? "which is not read there" : `which is no key of a ${kind}`}: call it ${key}.`);
+      }
+  }
+
   function find(value, config, kind) {
     const get = value => find(value, config, kind);
     const raw = value => {                                      // a switch, a list: not a number yet
@@ -41,7 +52,13 @@ window.flopkitPaste = (figure, {table, unable = {}, texts = [], wholes = {}, for
     };
     if (value === null || typeof value !== "object" || Array.isArray(value)) return value;
     if ("keys" in value) {
-      const [key, said] = lookup(value, config);
+      const [key, said] = lookup(value, config), several = value.one ? value.keys.filter(each => Number.isSafeInteger(config[each])) : [];
+      if (new Set(several.map(each => config[each])).size > 1) refuse(`${several.map(each => `${each}=${config[each]}`).join(" and ")} are two numbers for one size: leave out the one that is wrong.`);
+      if (value.strange?.includes(key) && said !== value.missing) {
+        const own = value.keys.find(each => table[kind].own.includes(each));
+        if (own && !Object.hasOwn(config, own)) refuse(`${own} is missing, and ${key}=${said} stands here, which is no key of a ${kind}: call it ${own}.`);
+      }
+      if (said !== undefined && key === undefined) named_otherwise(value.keys, said, config, kind);
       if (said !== undefined) return whole(key, said, value.zero ? 0 : 1, value.most);
       return "else" in value ? get(value.else) : refuse(`This configuration of a ${kind} lacks ${value.keys.map(show).join(" or ")}: add it; transformers' AutoConfig shows the default that it would use.`);
     }
@@ -115,7 +132,7 @@ window.flopkitPaste = (figure, {table, unable = {}, texts = [], wholes = {}, for
   /* Which option of a control a quantization_config names, and a sentence on what it says. */
   let pasted;
   function stored(outer, config) {
-    const get = key => outer[key] ?? config[key], format = get("quantization_config") ?? get("compression_config");
+    const get = key => outer[key] ?? config[key], format = get("quantization_config") ?? get("compression_config") ?? get("quantization");
     if (format == null) return [state[formats.control] === pasted ? formats.first : undefined, ""];
     const same = (a, b) => !(a instanceof Float) && JSON.stringify(a ?? null) === JSON.stringify(b);
     const method = typeof format.quant_method === "string" ? ` (${cut(format.quant_method)})` : "", label = `“${formats.label}”`;
@@ -141,6 +158,8 @@ window.flopkitPaste = (figure, {table, unable = {}, texts = [], wholes = {}, for
     }
     if (config === null || typeof config !== "object" || Array.isArray(config)) refuse("This is no JSON object: paste a whole config.json.");
     const object = value => value !== null && typeof value === "object" && !Array.isArray(value);
+    for (const [keys, what] of words.typed ?? [])
+      if (keys.every(key => Object.hasOwn(config, key))) refuse(`${what[0].toUpperCase()}${what.slice(1)}.`);
     const {architectures, tie_word_embeddings: tied} = config, all = config, outer = config.model_type;
     const said = Array.isArray(architectures) ? architectures[0] : undefined;
     const own = ["hidden_size", "n_embd", "d_model"].some(key => Object.hasOwn(config, key));   // the numbers of its decoder stand beside it
@@ -149,10 +168,10 @@ window.flopkitPaste = (figure, {table, unable = {}, texts = [], wholes = {}, for
     const apart = Object.keys(config).filter(key => key.endsWith("_config") && object(config[key]) && ![inside, "quantization_config", "compression_config"].includes(key));
     if (flat && inside === undefined) apart.push(...["mm_vision_tower", "img_processor"].filter(key => Object.hasOwn(config, key)));
     if (inside !== undefined) {                                   // of a model of text and images, the part for text
-      const within = config[inside].tie_word_embeddings, usual = whole.tied ?? undefined;
-      let found = tied ?? undefined;
-      if (whole.handed && within === true) found = true;
+      const within = config[inside].tie_word_embeddings, usual = whole.part ? undefined : whole.tied ?? undefined;
       const type = config[inside].model_type ?? whole.type, part = within ?? (Object.hasOwn(table, type) ? table[type].set.tied?.flag?.missing : undefined);
+      let found = whole.part ? undefined : tied ?? undefined;
+      if (whole.handed && part === true) found = true;
       const by = String(config.transformers_version ?? "");         // transformers 4 asks the part, 5 the whole
       if (found === undefined && usual !== undefined && (within != null ? within !== usual : usual && part === false)) {
         if (by.startsWith("4.")) found = part;
@@ -160,6 +179,7 @@ window.flopkitPaste = (figure, {table, unable = {}, texts = [], wholes = {}, for
           refuse(`tie_word_embeddings is ${within == null ? "missing" : `${show(within)} in ${inside}, and missing beside ${show(outer)}`}, where transformers 5 takes ${show(usual)}${within == null ? ` and transformers 4 ${show(part)}` : ""}: add it beside ${show(outer)}.`);
       }
       found ??= usual;
+      if (whole.never && (found ?? within) === true) refuse(`tie_word_embeddings is true: transformers does not tie the head of a ${outer} to its embedding, whatever the file says; set it to false.`);
       config = {...whole.type ? {model_type: whole.type} : {}, ...config[inside], ...found === undefined ? {} : {tie_word_embeddings: found}};
     } else if (flat) config = {...config, model_type: flat};
     const kind = config.model_type, known = table[kind];

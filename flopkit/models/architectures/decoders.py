@@ -162,7 +162,7 @@ def _gpt_oss(c: Fields) -> dict[str, Any]:
 
 
 def _deepseek(c: Fields) -> dict[str, Any]:
-    c.refuse(attention_bias=False, mlp_bias=False, moe_layer_freq=1)
+    c.refuse(attention_bias=False, mlp_bias=False, moe_layer_freq=1, use_mla=True)
     sizes = c.all("heads", "kv_lora", "qk_nope", "qk_rope", "v_head_dim") | {"q_lora": c.get("q_lora_rank")}
     shared = c.count("n_shared_experts", 0, minimum=0) * c.need("expert_d_ff")
     experts = experts_of(c, shared_d_ff=shared)

@@ -7,6 +7,7 @@ An id stands for a model only where its publisher has put out the same architect
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from flopkit.names import plain
@@ -109,7 +110,7 @@ def alias_of(text: str, known: Collection[str]) -> str:
     ('qwen2.5-7b', '')
     """
     publisher, _, name = text.rpartition("/")
-    meant = _names(known).get(plain(name), "")
+    meant = _names(tuple(known)).get(plain(name), "")
     if not meant:
         return ""
     family = _family(meant)
@@ -124,7 +125,7 @@ def spellings(known: Collection[str]) -> dict[str, str]:
     >>> found["qwen257b"], found["qwen/qwen257binstruct"]
     ('qwen2.5-7b', 'qwen2.5-7b')
     """
-    found = _names(known)
+    found = dict(_names(tuple(known)))
     for spelled, name in list(found.items()):
         family = _family(name)
         for publisher in family.publishers if family else ():
@@ -137,8 +138,9 @@ def _family(name: str) -> Family | None:
     return None if begin is None else FAMILIES[begin]
 
 
-def _names(known: Collection[str]) -> dict[str, str]:
-    """What each spelling stands for."""
+@lru_cache(maxsize=4)
+def _names(known: tuple[str, ...]) -> dict[str, str]:
+    """What each spelling stands for: asked for with every name that is loaded."""
     found = {plain(each): each for each in known}
     for name in known:
         family = _family(name)

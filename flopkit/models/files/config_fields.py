@@ -59,6 +59,9 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 }
 """Our name of a number, and the keys under which a ``config.json`` may have it."""
 
+ONE = ("d_model", "layers", "heads", "d_ff", "experts")
+"""Numbers of which a file may not name two: which of its keys counts is another one in each family."""
+
 
 @cache
 def _defaults() -> dict[str, Any]:
@@ -249,6 +252,16 @@ class Fields:
     def key(self, name: str) -> str:
         """The key under which a number stands, or an error that names all that it may have."""
         keys = KEYS.get(name, (name,))
+        numbers = {key: self.fields[key] for key in keys if name in ONE and isinstance(self.fields.get(key), int)}
+        if len(set(numbers.values())) > 1:
+            said = " and ".join(f"{key}={value}" for key, value in numbers.items())
+            raise ValueError(f"{said} are two numbers for one size: leave out the one that is wrong")
+        for key in (key for key in self.strange(name) if key in numbers):
+            own = next(other for other in keys if other in self.left_out)
+            if numbers[key] != self.left_out[own] and own not in self.fields:
+                raise ValueError(
+                    f"{own} is missing, and {key}={numbers[key]} stands here, which is no key of a {self.kind}: call it {own}"
+                )
         for key in (
             *(key for key in keys if key in self.fields),
             *keys,
@@ -258,6 +271,13 @@ class Fields:
         raise ValueError(
             f"the configuration of model_type={self.kind!r} lacks {' or '.join(map(repr, keys))}: add it; "
             "transformers' AutoConfig shows the default that it would use"
+        )
+
+    def strange(self, name: str) -> list[str]:
+        """Keys of a number that are those of other families alone: this one's are among its defaults, and most read the first, too."""
+        keys = KEYS.get(name, ()) if name in ONE and name != "experts" else ()
+        return (
+            [key for key in keys[1:] if key not in self.left_out] if any(key in self.left_out for key in keys) else []
         )
 
     def all(self, *names: str) -> dict[str, Any]:

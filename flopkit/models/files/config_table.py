@@ -6,6 +6,8 @@ The readers of `flopkit.models.architectures` run here on a configuration that h
     {"keys": [...], "else": value}        the first of these keys that is there and not null; without "else" it must be there
     {…, "missing": value}                 and this where none of the keys is there, not even as null
     {…, "most": number}                   and more is refused; a number of a configuration is whole and at least 1,
+    {…, "one": true}                      and several keys with different numbers are refused
+    {…, "strange": [...]}                 and another number than "missing" under one of these keys, where no other has one
     {…, "zero": true}                     or at least 0
     {"flag": value}                       whether it is true
     {"times" | "less" | "over": [a, b]}   a product, a difference, a quotient without remainder
@@ -17,7 +19,7 @@ The readers of `flopkit.models.architectures` run here on a configuration that h
     {"there": key}                        whether a key is there, even with null
     {"must": keys, "is": value}           that value, and an error where another stands there
 
-and besides, ``classes`` has how the names of its classes begin, ``needed`` has values that must be there, and lists of keys of which one must be, and ``refused`` lists what a
+and besides, ``own`` has which names of a size the family takes a default for, ``classes`` how the names of its classes begin, ``needed`` has values that must be there, and lists of keys of which one must be, and ``refused`` lists what a
 family may say that is not described: ``{"keys": [...], "else": value, "only": values}``, with ``"narrow": true`` where Python reads other values, too.
 """
 
@@ -29,7 +31,19 @@ from typing import Any
 
 from flopkit.models.architectures import FORMS, SAME
 from flopkit.models.architectures.classes import beginnings
-from flopkit.models.files.config_fields import ACT_KEYS, ACTS, KEYS, MOST_LAYERS, WHOLE, WINDOWED, Fields, T, left_out
+from flopkit.models.files.config_fields import (
+    ACT_KEYS,
+    ACTS,
+    KEYS,
+    MOST_LAYERS,
+    ONE,
+    WHOLE,
+    WINDOWED,
+    Fields,
+    T,
+    left_out,
+)
+from flopkit.models.files.misnamed import SAME_SIZE
 from flopkit.models.transformer import WindowedLayers
 
 __all__ = ["Value", "reader_table", "when"]
@@ -137,8 +151,15 @@ class Asked(Fields):
 
     def need(self, name: str, minimum: int = 1) -> Any:
         keys = KEYS.get(name, (name,))
-        most = {"most": MOST_LAYERS} if name == "layers" else {}
-        return Value(keys=self._all(*keys), **self._missing(*keys), **most, **_zero(minimum))
+        most = ({"most": MOST_LAYERS} if name == "layers" else {}) | (
+            {"one": True} if name in ONE and len(keys) > 1 else {}
+        )
+        odd = (
+            {"strange": strange}
+            if (strange := [key for key in self.strange(name) if key not in self.older.values()])
+            else {}
+        )
+        return Value(keys=self._all(*keys), **self._missing(*keys), **most, **odd, **_zero(minimum))
 
     def _all(self, *keys: str) -> list[str]:
         """The same keys, each after its older name."""
@@ -203,8 +224,9 @@ def reader_table(settings: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> 
     *settings* makes the form's settings of the numbers that a reader gives to `flopkit.models.transformer`.
 
     >>> table = reader_table(lambda numbers: {"width": numbers["d_model"], "heads": numbers["attention"].heads})
-    >>> table["llama"]["set"]["width"]
-    {'keys': ['hidden_size', 'n_embd', 'd_model'], 'missing': 4096}
+    >>> width = table["llama"]["set"]["width"]
+    >>> width["keys"], width["missing"]
+    (['hidden_size', 'n_embd', 'd_model'], 4096)
     """
     table = {}
     for kind in (*FORMS, *(other for other, family in SAME.items() if family in FORMS)):
@@ -212,7 +234,14 @@ def reader_table(settings: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> 
         asked = Asked(kind)
         found = {name: _data(value) for name, value in settings(numbers(asked)).items()}
         refused = [each for place, each in enumerate(asked.refused) if each not in asked.refused[:place]]
-        table[kind] = {"set": found, "refused": refused, "classes": [*beginnings(kind)], "needed": asked.must_say}
+        own = [word for words in SAME_SIZE for word in words if word in asked.left_out]
+        table[kind] = {
+            "set": found,
+            "refused": refused,
+            "classes": [*beginnings(kind)],
+            "needed": asked.must_say,
+            "own": own,
+        }
     return table
 
 

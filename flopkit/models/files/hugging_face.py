@@ -104,7 +104,7 @@ def _read(config: Mapping[str, Any], mtp: bool) -> Model:
     family = SAME.get(kind, kind)
     if family not in ARCHITECTURES:
         raise unknown_type(kind, whole, {*ARCHITECTURES, *SAME})
-    task = task_of(outer, config.get("architectures"))
+    task = task_of(outer if whole.get("architectures") else kind, config.get("architectures"))
     c = Fields(config, kind, left_out(kind, family))
     layers = ARCHITECTURES[family](c, str(config.get("_name_or_path") or kind))
     in_other_words(c)

@@ -9,7 +9,7 @@ from flopkit import units
 from flopkit.models.files.unknown_types import draft_model
 from flopkit.sizes import short
 
-__all__ = ["instead_of_json", "unwrapped", "weights"]
+__all__ = ["instead_of_json", "typed", "unwrapped", "weights"]
 
 CONFIG = "give the config.json of the model"
 
@@ -55,7 +55,12 @@ def instead_of_json(data: bytes, place: int) -> str:
         return "JSON has no comments: remove them"
     if text[place:].startswith(("'", "True", "False", "None")):
         return "this is a dictionary of Python: pass it itself, fk.from_hf({…})"
-    if text.lstrip()[:1] in ("{", "[") and not text[place:].strip():
+    if not text.strip():
+        return "there is nothing in it"
+    if text.lstrip().startswith("```"):
+        return "it stands between signs of Markdown: remove them"
+    left = text[place:].strip()
+    if text.lstrip()[:1] in ("{", "[") and (not left or (left[0] == '"' and left.count('"') == 1)):
         return "the file ends early: copy it again"
     return ""
 
@@ -98,6 +103,15 @@ def unwrapped(config: Any, given: str = "") -> Mapping[str, Any]:
         if set(keys) <= set(config) and not sized:
             raise ValueError(text if isinstance(text, str) else text(config))
     return config
+
+
+def typed() -> list[tuple[list[str], str]]:
+    """Keys that together tell a file with a ``model_type`` that is none of a model by itself, and what it is.
+
+    >>> typed()[0][0]
+    ['draft_vocab_size']
+    """
+    return [*(([key], draft_model(None)) for key in _DRAFTS), *(([*keys], what) for keys, what in _TYPED)]
 
 
 def _sized(config: Mapping[str, Any]) -> bool:
@@ -178,6 +192,7 @@ _TYPED = (
 """Keys that tell a file for another program that has a model_type, and what to say."""
 
 _SIZED: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("pretrained_config", "build_config"), f"this is config.json of an engine of TensorRT-LLM; {CONFIG} that it was built from"),
     (("moe_inter_dim", "dim"), f"this is for DeepSeek's own inference code; {CONFIG}, which lies beside its weights"),
     (("experts_per_token", "swiglu_limit"), f"this is original/config.json of a gpt-oss, in other words; {CONFIG}, one folder above"),
     (("ssm_cfg", "d_model"), f"this is for the code of state-spaces/mamba; {CONFIG} in transformers' words, such as that of state-spaces/mamba-130m-hf"),

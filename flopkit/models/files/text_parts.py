@@ -172,10 +172,10 @@ def whole_types() -> dict[str, dict[str, Any]]:
 
     *type*: the ``model_type`` of its decoder, where the file leaves it out; *flat*: where its numbers stand in the whole; *classes*: the
     same by the class that the file names; *tied*: what is taken where the whole does not say it; *handed*: whether the decoder's word
-    on it is enough.
+    on it is enough; *part*: whether nothing else is asked; *never*: whether a tie is refused.
 
     >>> whole_types()["llava_next"]
-    {'type': 'llama', 'flat': None, 'classes': {}, 'tied': False, 'handed': False}
+    {'type': 'llama', 'flat': None, 'classes': {}, 'tied': False, 'handed': False, 'part': False, 'never': False}
     """
     known = {*ARCHITECTURES, *SAME}
     usual = {kind.removesuffix("_text") for kind in known if kind.endswith("_text")} - known
@@ -186,6 +186,8 @@ def whole_types() -> dict[str, dict[str, Any]]:
             "classes": FLAT_CLASSES.get(outer, {}),
             "tied": left_out(outer).get(TIED),
             "handed": outer in HANDED_ON,
+            "part": outer in OF_THE_PART,
+            "never": outer in UNTIED,
         }
-        for outer in sorted({*TEXT_TYPES, *FLAT, *usual})
+        for outer in sorted({*TEXT_TYPES, *FLAT, *usual, *OF_THE_PART, *UNTIED})
     }

@@ -454,7 +454,8 @@ def test_the_table_says_what_must_be_there_and_what_is_taken_for_it():
     for kind, size in (("qwen3", 128), ("gemma2", 256), ("gpt_oss", 64)):
         assert sets[kind]["head_dim"] == {"keys": ["head_dim", "d_kv"], "missing": size}, kind
     assert sets["mistral"]["kv_heads"] == {"keys": ["num_key_value_heads"], "missing": 8}
-    heads = {"keys": ["num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"], "missing": 32}
+    others = ["n_head", "n_heads", "num_heads", "attention_heads"]  # words of other families
+    heads = {"keys": ["num_attention_heads", *others], "missing": 32, "one": True, "strange": others}
     assert sets["llama"]["kv_heads"] == {"keys": ["num_key_value_heads"], "else": heads}
     assert sets["mistral"]["window"]["if"] == {"keys": ["sliding_window"], "missing": 4096, "else": 0}
     assert sets["deepseek_v3"]["q_lora"] == {"keys": ["q_lora_rank"], "missing": 1536, "else": 0}

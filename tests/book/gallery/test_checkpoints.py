@@ -1,16 +1,20 @@
 """The figure of recompute policies against the whole models that it is made of, against torch, and by hand."""
 
 import random
+import re
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 import flopkit as fk
+from flopkit.book import gallery
 from flopkit.book.gallery import recompute_policies
 from flopkit.book.gallery.checkpoints import CHUNK, GPUS, LOSSES, MODELS, POLICIES, STATES
 from flopkit.training.memory import state_bytes
 
 FIGURE = recompute_policies()
+CHAPTERS = Path(__file__).parents[3] / "book"
 RECOMPUTE = {
     "none": "none",
     "attention core": "selective",
@@ -167,3 +171,15 @@ def test_the_frontier_and_what_lies_behind_it():
     assert frontier() == [(policy, chunks) for policy in best]
     assert ("attention core", chunks) in frontier(kernel="math")
     assert set(best) < set(POLICIES)
+
+
+def test_what_is_cheap_and_what_the_loss_takes_are_written_once():
+    """The figure, the drawing beside it and the chapter's check had a copy each."""
+    book = Path(gallery.__file__).parents[1]
+    texts = {path.name: path.read_text("utf8") for path in book.rglob("*.py")}
+    texts |= {path.name: path.read_text("utf8") for path in CHAPTERS.glob("*.ipynb")}
+    listed = r'"attention, input\\?",\s*\\?"mlp, input'
+    assert [name for name, text in texts.items() if re.search(listed, text)] == ["recipes.py"]
+    assert [
+        name for name, text in texts.items() if re.search(r"\b3 \* (model\.|\(?4 \* model\.)?(logits|vocab)", text)
+    ] == ["recipes.py"]

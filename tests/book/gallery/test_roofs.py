@@ -4,7 +4,7 @@ import pytest
 
 import flopkit as fk
 from flopkit.book.gallery import reached_roof
-from flopkit.charts.hardware import DEVICES
+from flopkit.book.gallery.roofs import PAIRS
 
 FIGURE = reached_roof()
 H100 = "H100 SXM5 80 GB, bf16"
@@ -32,7 +32,7 @@ def test_a_layer_by_hand(of_peak, of_bandwidth, overlap, launch, features):
 
 
 @pytest.mark.parametrize(
-    ("device", "known"), list(zip(FIGURE.controls["device"].options, [name for name, _ in DEVICES], strict=True))
+    ("device", "known"), list(zip(FIGURE.controls["device"].options, [name for name, _ in PAIRS], strict=True))
 )
 def test_on_paper_it_is_the_roofline(device, known):
     found = FIGURE.at(device=device, tokens=512, of_peak=1.0, of_bandwidth=1.0, overlap=1.0, launch=0.0)
@@ -81,6 +81,18 @@ def test_the_launch_moves_the_dot_of_a_small_layer_and_no_curve():
     assert [row["bent"] for row in FIGURE.rows(**still)] == [row["bent"] for row in FIGURE.rows(**started)]
     assert FIGURE.at(**started)["rate"] < FIGURE.at(**still)["rate"]
     assert FIGURE.at(launch=1e-5)["rate"] == FIGURE.at(launch=0.0)["rate"]  # 256 tokens through 8,192 take longer
+
+
+def test_our_layer_takes_its_measured_time_if_a_quarter_of_its_reading_is_not_hidden():
+    """256 tokens through 8,192 → 8,192 in tf32: 2·256·8192² FLOPs at 494.5 TFLOP/s, 4·(8192² + 2·256·8192) bytes at 4.8 TB/s; 109.4 µs on our H200."""
+    ours = FIGURE.presets["Our layer, full overlap"]
+    compute, memory = 2 * 256 * 8192**2 / 494.5e12 / 0.75, 4 * (8192**2 + 2 * 256 * 8192) / 4.8e12 / 0.9
+    assert FIGURE.at(**ours)["seconds"] == pytest.approx(compute)
+    partly = FIGURE.at(**ours | {"overlap": 0.75})["seconds"]
+    assert partly == pytest.approx(compute + memory / 4) == pytest.approx(109.4e-6, rel=5e-3)
+    recorded = fk.recordings.records("dense_batch", owner="ours", device="h200")
+    [case] = [case for case in recorded if (case["dtype"], case["params"]["tokens"]) == ("tf32", 256)]
+    assert case["seconds"]["low"] < partly < case["seconds"]["high"]
 
 
 def test_a_preset_sets_every_control():

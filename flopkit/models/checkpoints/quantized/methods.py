@@ -25,7 +25,7 @@ class Plan:
     *groups*: the modules of each format, all dense layers where there is no list.
     *ignore*: modules that stay as they are. *head*, *router*: whether these count among
     the dense layers. *experts_alone*: whether nothing else does. *experts*: their format,
-    where it is another one.
+    where it is another one. *tables*: whether embeddings are packed as the head is.
     """
 
     groups: tuple[tuple[tuple[str, ...] | None, Any], ...]
@@ -34,6 +34,7 @@ class Plan:
     head: bool = False
     router: bool = False
     experts_alone: bool = False
+    tables: bool = False
     experts: Any = None
     compute: str | None = None
     kv_cache: str | None = None
@@ -72,6 +73,8 @@ def _fp8(said: Said) -> Plan:
     """Blocks with an fp32 scale, as DeepSeek-V3 published them."""
     size: Any = said.fields.get("weight_block_size", ())
     notes: tuple[str, ...] = ()
+    if size == () and said.get("activation_scheme") == "static":
+        size = None  # AutoFP8's, with one scale for a tensor; blocks are scaled as they come
     if size == ():
         size, notes = (128, 128), ("weight_block_size is missing: [128, 128], as transformers takes it",)
     if size is None:
@@ -90,7 +93,10 @@ def _fp8(said: Said) -> Plan:
         raise NotRead(f"expert_dtype={short(experts)}")
     ignore = said.listed("modules_to_not_convert", "ignored_layers")
     fp4 = replace(stored("mxfp4"), computes="fp8") if experts == "fp4" else None
-    return Plan(groups=((None, packed),), ignore=ignore, compute="fp8", experts=fp4, notes=notes)
+    again = _by_layer(said) if said.get("quant_algo") is not None else ()  # ModelOpt packed some of them once more
+    return Plan(
+        groups=(*again, (None, packed)), ignore=ignore, compute=None if again else "fp8", experts=fp4, notes=notes
+    )
 
 
 def _fbgemm(said: Said) -> Plan:
@@ -259,20 +265,15 @@ def _modelopt(said: Said) -> Plan:
     """NVIDIA's ModelOpt: one algorithm, or one for each module."""
     inner = Said(said.inside("quantization") or said.fields, said.base)
     algorithm = inner.get("quant_algo")
-    kv_cache = _kv_cache(inner.get("kv_cache_scheme"))
-    if (named := inner.get("kv_cache_quant_algo")) is not None:
+    scheme, kv_cache = inner.get("kv_cache_scheme"), None
+    if (named := inner.get("kv_cache_quant_algo")) is not None or isinstance(named := scheme, str):
         kv_cache = {"FP8": "fp8", "NVFP4": _NVFP4, "INT8": "int8"}.get(str(named))
         if kv_cache is None:
             raise NotRead(f"kv_cache_quant_algo={short(named)}")
+    else:
+        kv_cache = _kv_cache(scheme)
     if algorithm == "MIXED_PRECISION":
-        layers = inner.inside("quantized_layers")
-        if not layers:
-            raise NotRead("quant_algo MIXED_PRECISION without quantized_layers")
-        by_algorithm: dict[Any, list[str]] = {}
-        for name, each in layers.items():
-            by_algorithm.setdefault(each.get("quant_algo") if isinstance(each, Mapping) else each, []).append(name)
-        groups = tuple((tuple(names), _algorithm(each, said.base)) for each, names in by_algorithm.items())
-        return Plan(groups=groups, matches=by_wildcard, head=True, router=True, kv_cache=kv_cache)
+        return Plan(groups=_by_layer(inner), matches=by_wildcard, head=True, router=True, kv_cache=kv_cache)
     keys = ("ignore", "exclude_modules")
     said_so = any(inner.fields.get(key) is not None for key in keys)
     notes = () if said_so else (
@@ -289,6 +290,17 @@ def _modelopt(said: Said) -> Plan:
     )
 
 
+def _by_layer(said: Said) -> tuple[tuple[tuple[str, ...], Any], ...]:
+    """The modules of each of ModelOpt's algorithms, where it has one for each module."""
+    layers = said.inside("quantized_layers")
+    if said.get("quant_algo") != "MIXED_PRECISION" or not layers:
+        raise NotRead(f"quant_algo {said.get('quant_algo')} without quantized_layers")
+    by_algorithm: dict[Any, list[str]] = {}
+    for name, each in layers.items():
+        by_algorithm.setdefault(each.get("quant_algo") if isinstance(each, Mapping) else each, []).append(name)
+    return tuple((tuple(names), _algorithm(each, said.base)) for each, names in by_algorithm.items())
+
+
 def _algorithm(name: Any, base: str) -> Any:
     if not isinstance(name, str) or name not in _ALGORITHMS:
         raise NotRead(f"quant_algo={short(name)}")
@@ -298,8 +310,38 @@ def _algorithm(name: Any, base: str) -> Any:
     return kind
 
 
+def _mlx(said: Said) -> Plan:
+    """MLX: groups along d_in, with a scale and a bias in the type of the model; every Linear and Embedding, but what has an entry of its own."""
+
+    def packed(own: Said) -> Any:
+        mode, bits, group = own.get("mode", default="affine"), own.number("bits"), own.number("group_size")
+        if mode in ("mxfp4", "nvfp4"):
+            return replace(stored(mode), computes=said.base)
+        if mode != "affine":
+            raise NotRead(f"mode={short(mode)}")
+        return Storage(
+            f"mlx, {bits} bits, groups of {group}",
+            bits,
+            group,
+            extra=32,
+            computes=said.base,
+            source="MLX: weight, scales, biases",
+        )
+
+    own = {
+        name: each for name, each in said.fields.items() if isinstance(each, Mapping) or ("." in name and each is False)
+    }
+    if odd := [name for name in own if name.endswith(("embed_tokens", "lm_head"))]:
+        raise NotRead(f"{odd[0]} in a format of its own")
+    groups = tuple(((name,), packed(Said({**said.fields, **each}, said.base))) for name, each in own.items() if each)
+    ignore = tuple(name for name, each in own.items() if not each)
+    return Plan(
+        groups=(*groups, (None, packed(said))), ignore=ignore, matches=by_checkpoint, head=True, router=True, tables=True, compute=said.base
+    )  # fmt: skip
+
+
 METHODS: Mapping[str, Callable[[Said], Plan]] = {
     "fp8": _fp8, "fbgemm_fp8": _fbgemm, "mxfp4": _mxfp4, "awq": _awq, "gptq": _gptq, "bitsandbytes": _bitsandbytes,
-    "compressed-tensors": _compressed, "modelopt": _modelopt, "auto-round": _auto_round,
+    "compressed-tensors": _compressed, "modelopt": _modelopt, "auto-round": _auto_round, "mlx": _mlx,
 }  # fmt: skip
 """What reads the ``quantization_config`` of each ``quant_method``."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from flopkit.models.formats import role_of
 from flopkit.models.stacks import passes
-from flopkit.models.stacks.matrices import EXPERT_MODULES, MODULES, Matrix
+from flopkit.models.stacks.matrices import EXPERT_MODULES, MODULES, OF_FAMILIES, Matrix
 from flopkit.models.stacks.parts import Run
 from flopkit.models.stacks.stack import Stack
 
@@ -78,16 +78,19 @@ _BEFORE = (
     "language_model.model.layers",
     "model.decoder.layers",
     "transformer.h",
+    "transformer.blocks",
     "backbone.layers",
+    "gpt_neox.layers",
+    "layers",
 )
 
 
 class Names:
-    """The names of a matrix's modules, in one layer after another."""
+    """The names of a matrix's modules, in one layer after another; *family*: the ``model_type`` of the decoder."""
 
-    def __init__(self, matrix: Matrix) -> None:
+    def __init__(self, matrix: Matrix, family: str = "") -> None:
         self.matrix = matrix
-        self.inside = MODULES.get(matrix, ())
+        self.inside = OF_FAMILIES.get(family, {}).get(matrix, MODULES.get(matrix, ()))
 
     def of(self, layer: int) -> Iterator[str]:
         for before in _BEFORE:
@@ -127,8 +130,8 @@ class Matrices(NamedTuple):
     names: Names
 
 
-def dense_parts(model: Stack) -> list[Matrices]:
-    """The matrices inside the layers.
+def dense_parts(model: Stack, family: str = "") -> list[Matrices]:
+    """The matrices inside the layers; *family*: the ``model_type`` of the decoder.
 
     Latent attention has besides those of training the two of decoding, in which the
     matrix behind the latent is taken apart.
@@ -143,11 +146,11 @@ def dense_parts(model: Stack) -> list[Matrices]:
             parts += [each._replace(branch="attention") for each in made.of(block.mixer, decode, model.d_model)]
         for each in parts:
             if each.matrix and (each.shape or each.matrices):
-                found.setdefault((kind, each.matrix), Matrices(kind, role_of(each), Names(each.matrix)))
+                found.setdefault((kind, each.matrix), Matrices(kind, role_of(each), Names(each.matrix, family)))
     return list(found.values())
 
 
-_LAYER = re.compile(r"(?:layers|h)\\?\.(\d+)(?=\\?\.|$)")
+_LAYER = re.compile(r"(?:layers|blocks|h)\\?\.(\d+)(?=\\?\.|$)")
 
 
 _TELLS_DIGITS = re.compile(r"\d|\\N|\(\?P=")
@@ -182,7 +185,7 @@ class ByLayer:
 
 
 _ELSEWHERE = re.compile(
-    r"norm|embed|visual|vision|image|audio|projector|merger|mm_|rotary|conv|mtp|eh_proj|head|bias|sinks|A_log|dt_|score|indexer"
+    r"norm|embed|visual|vision|image|audio|projector|merger|mm_|rotary|conv|mtp|eh_proj|head|bias|sinks|A_log|dt_|score|indexers_proj"
 )
 """What is never packed, is no part of a text model, or is not counted here."""
 
@@ -192,8 +195,10 @@ def unknown_entries(entries: Iterable[str], parts: Iterable[Matrices], layers: i
     every = [each.names for each in parts]
 
     def known(entry: str) -> bool:
-        own = _LAYER.search(entry)
-        if _ELSEWHERE.search(entry) or (own and int(own[1]) >= layers):  # layers of multi-token prediction come last
+        own, begins = _LAYER.search(entry), re.search(r"layers\.(\d+)", entry)
+        if _ELSEWHERE.search(entry) or (
+            begins and int(begins[1]) >= layers
+        ):  # layers of multi-token prediction come last
             return True
         alone = ByLayer([entry])
         places = [int(own[1])] if own else {alone.key(layer): layer for layer in range(layers)}.values()

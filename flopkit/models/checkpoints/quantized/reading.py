@@ -20,9 +20,13 @@ __all__ = ["METHODS", "formats_in"]
 
 BARE_ROUTERS = frozenset(
     ["deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v4", "dots1", "glm4_moe", "glm4_moe_lite", "glm4v_moe_text", "glm_moe_dsa",
-     "gpt_oss", "kimi_linear", "mimo_v2_flash", "nemotron_h"]
+     "gpt_oss", "kimi_linear", "mellum", "mimo_v2_flash", "nemotron_h", "qwen3_5_moe_text"]
 )  # fmt: skip
-"""Types whose router is a bare matrix in the code that quantised them (transformers 4.57, DeepSeek's and Moonshot's own), and no Linear."""
+"""Types whose router is a bare matrix in the code that quantised them (transformers 4.57, or 5 where a type is younger; DeepSeek's and Moonshot's
+own), and no Linear."""
+
+TWO_HALVES = ("longcat_flash",)
+"""Types of which a layer has two attentions and two MLPs, and is two layers here."""
 
 _DEFAULT = "bf16"
 _FLOATS = ("fp64", "fp32", "bf16", "fp16")
@@ -61,12 +65,16 @@ def formats_in(
     both = (config, text or {})
     base, notes = _dtype(_first(both, "dtype", "torch_dtype"))
     unquantised = None if base == _DEFAULT else Formats(rest=base)
-    said = _first(both, "quantization_config", "compression_config")
+    said = _first(both, "quantization_config", "compression_config", "quantization")
     if said is None:
         return unquantised, notes
     method = said.get("quant_method") if isinstance(said, Mapping) else None
     if method is None and isinstance(said, Mapping) and ("load_in_4bit" in said or "load_in_8bit" in said):
         method = "bitsandbytes"  # as transformers takes it
+    elif method is None and isinstance(said, Mapping) and "quant_algo" in said:
+        method = "modelopt"  # a word of nobody else
+    elif method is None and isinstance(said, Mapping) and {"group_size", "bits"} <= set(said):
+        method = "mlx"
     what = (
         f"quantization_config of method {short(method)}"
         if isinstance(said, Mapping)
@@ -78,8 +86,8 @@ def formats_in(
             if method == "fp8" and (experts := _first(both, "expert_dtype")) is not None:
                 said = {"expert_dtype": experts, **said}
             plan = METHODS[method](Said(said, base))
-            kind = (text or config).get("model_type")
-            found, more = _formats(plan, model, base, SAME.get(str(kind), kind) in BARE_ROUTERS)
+            kind = str((text or config).get("model_type"))
+            found, more = _formats(plan, model, base, SAME.get(kind, kind))
             return found, (*notes, *plan.notes, *more)
         except (NotRead, ValueError) as error:
             why = f" ({error})"
@@ -105,13 +113,10 @@ def _dtype(said: Any) -> tuple[str, tuple[str, ...]]:
     return _DEFAULT, (f"dtype {short(said)} is not read: weights are counted as {_DEFAULT}",)
 
 
-def _formats(plan: Plan, model: Stack, base: str, bare_router: bool) -> tuple[Formats, tuple[str, ...]]:
-    """The formats of each role, and of the parts of some layers that have another one.
-
-    *bare_router*: its router is no module, which nothing packs.
-    """
+def _formats(plan: Plan, model: Stack, base: str, family: str) -> tuple[Formats, tuple[str, ...]]:
+    """The formats of each role, and of the parts of some layers that have another one."""
     places: dict[int, list[int]] = {}
-    for layer, kind in enumerate(model.layer_order("quantization_config")):
+    for layer, kind in enumerate(order := model.layer_order("quantization_config")):
         places.setdefault(kind, []).append(layer)
     ignored = ByLayer(plan.ignore)
     groups = [
@@ -119,15 +124,17 @@ def _formats(plan: Plan, model: Stack, base: str, bare_router: bool) -> tuple[Fo
         for targets, packed in plan.groups
     ]
     lists = [ignored, *(entries for entries, _ in groups if entries is not None)]
+    if family in TWO_HALVES and any(entries.own for entries in lists):
+        raise NotRead(f"it names layers of a {family} by number, each of which is two here")
     alike: dict[int, dict[Any, list[int]]] = {}  # layers of a kind of which the lists say the same
     for kind, layers in places.items():
         for layer in layers:
             alike.setdefault(kind, {}).setdefault(tuple(entries.key(layer) for entries in lists), []).append(layer)
     found: list[tuple[Matrices, Counter[Any]]] = []
-    for part in (parts := dense_parts(model)):
+    for part in (parts := dense_parts(model, family)):
         counted: Counter[Any] = Counter()
         for layers in alike.get(part.kind, {}).values():
-            bare = bare_router and part.names.matrix == "router"
+            bare = family in BARE_ROUTERS and part.names.matrix == "router"  # no module, which nothing packs
             counted[base if bare else _packed(plan, part, layers[0], ignored, groups, base)] += len(layers)
         found.append((part, counted))
     roles: dict[str, Counter[Any]] = {}
@@ -146,7 +153,10 @@ def _formats(plan: Plan, model: Stack, base: str, bare_router: bool) -> tuple[Fo
     if plan.head and not any(plan.matches(entry, name) for entry in plan.ignore for name in HEAD):
         head = next((packed for targets, packed in plan.groups if _is_for_head(plan, targets)), base)
     by_role = {role: packed for role, packed in usual.items() if role != "rest"}
-    unknown = unknown_entries(plan.ignore, parts, sum(map(len, places.values())), plan.matches)
+    targets = [each for targets, _ in plan.groups for each in targets or () if each != "Linear"]
+    if odd := unknown_entries(targets, parts, len(order), plan.matches):
+        raise NotRead(f"{short(odd[0])} is packed, which is no part that is known here")
+    unknown = unknown_entries(plan.ignore, parts, len(order), plan.matches)
     notes = (
         f"quantization_config leaves out {', '.join(map(short, unknown[:3]))}{' …' * (len(unknown) > 3)}, which is no part that is known here",
     )
@@ -154,6 +164,7 @@ def _formats(plan: Plan, model: Stack, base: str, bare_router: bool) -> tuple[Fo
         rest=base,
         **by_role,
         head=head,
+        embedding=head if plan.tables else None,
         norms=base,
         others=tuple(others),
         compute=_compute(plan, usual, others, base),
@@ -176,9 +187,9 @@ def _packed(
 
     if not _packs(plan, part.role) or named(ignored):
         return base
-    if part.role == "experts" and plan.experts is not None:
-        return plan.experts
     of_these = [packed for entries, packed in groups if entries is not None and named(entries)]
+    if part.role == "experts" and plan.experts is not None:
+        of_these.append(plan.experts)
     return next(iter([*of_these, *(packed for entries, packed in groups if entries is None)]), base)
 
 
