@@ -141,7 +141,7 @@ def test_kept_formats_of_a_dense_layer():
 
 def test_what_makes_deepseeks_layout_fast():
     """Were there room, layouts with a shorter pipeline or TP 2 would be faster by a few per cent. That a token goes to a node once is what makes EP 64 possible: without
-    that EP 16 and less are faster by more than a quarter."""
+    that EP 16 and less are faster by a quarter."""
     own = step("deepseek-v3", DEEPSEEK, "deepseek-h800", **ASKED, expert_nodes=4)
     tried = {"expert": (1, 8, 16, 32, 64, 128), "micro_batch": (1, 2), "memory": own.memory.total}
     found = search("deepseek-v3", "deepseek-h800", 2048, **tried, **ASKED, expert_nodes=4)
@@ -156,7 +156,7 @@ def test_what_makes_deepseeks_layout_fast():
     assert own.seconds < 1.05 * found[0].seconds
     widely = search("deepseek-v3", "deepseek-h800", 2048, **tried, **ASKED)
     apart = next(each for each in widely.steps if each.layout == DEEPSEEK)
-    assert widely[0].layout.expert <= 16 and apart.seconds > 1.25 * widely[0].seconds
+    assert widely[0].layout.expert <= 16 and 1.24 < apart.seconds / widely[0].seconds < 1.26
 
 
 def test_a_token_goes_to_a_node_once():
