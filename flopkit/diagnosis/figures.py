@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,10 +11,23 @@ from typing import Any
 from flopkit.sizes import positive, short
 from flopkit.sizes.values import LARGEST
 
-__all__ = ["Figure", "Reported", "figure", "in_short", "reported_share"]
+__all__ = ["FLOP_RATES", "HOURS", "MANY", "THOUSANDS", "Figure", "Reported", "figure", "in_short", "reported_share"]
 
-_NUMBER = r"((?:\d{1,3}(?:,\d{3})+|\d[\d_]*)(?:\.\d+)?|\.\d+)(?:[eE]([+-]?\d+))?"
-_LETTERS = {"": 0, "k": 3, "K": 3, "M": 6, "m": 6, "B": 9, "b": 9, "G": 9, "T": 12}
+_PARTED = r"\d{1,3}(?:(?P<part>[,'’_\u00a0\u2009\u202f ])\d{3})(?:(?P=part)\d{3})*"  # 51,000, 51'000 and 51 000
+_NUMBER = rf"(?P<digits>(?:{_PARTED}|\d+(?:_\d+)*)(?:\.\d+)?|\.\d+)(?:[eE](?P<power>[+-]?\d+))?"
+
+# Letters that may stand for a power of ten, by what there are so many of. What a time has is a unit: "2m" are two minutes.
+THOUSANDS = {"k": 3, "K": 3}
+HOURS = THOUSANDS | {"M": 6}
+MANY = HOURS | {"m": 6, "B": 9, "b": 9, "G": 9, "T": 12}
+
+FLOP_RATES = {
+    f"{letter}{unit}{one}": scale
+    for letter, scale in {"t": 1e12, "p": 1e15, "g": 1e9, "": 1.0}.items()
+    for unit in ("flop/s", "flops", "flops/s", *(("f/s", "f") if letter else ()))
+    for one in ("", "/gpu", "/device", "/chip", "/gpu/s", "/device/s")
+}
+"""FLOP/s by the words for them, as `in_short` has them."""
 _FEWEST = 2  # an int is taken to have at least two digits that mean something: 400 is 395 to 405
 
 
@@ -59,7 +71,9 @@ class Figure:
         return f"{self.value:,.6g} read as {low:,.6g} to {high:,.6g}" if self.loose > self.half * 1.001 else ""
 
 
-def figure(name: str, given: Any, unit: str = "", units: Mapping[str, float] | None = None) -> Figure:
+def figure(
+    name: str, given: Any, unit: str = "", units: Mapping[str, float] | None = None, letters: Mapping[str, int] = MANY
+) -> Figure:
     """Read a number and the digits that it was printed with.
 
     Text: its digits. A whole number, as text or not: zeros at its end may be digits or
@@ -71,13 +85,15 @@ def figure(name: str, given: Any, unit: str = "", units: Mapping[str, float] | N
     name : str
         What the argument is called.
     given : Any
-        A number, or text such as ``"1.42e14"``, ``"51,000"``, ``"3.7k"`` or
-        ``"5912.1 ms"``.
+        A number, or text such as ``"1.42e14"``, ``"51,000"``, ``"51'000"``, ``"51 000"``,
+        ``"3.7k"`` or ``"5912.1 ms"``.
     unit : str, optional
         What it is a number of, for the error.
     units : Mapping[str, float], optional
         The words that may stand behind it, in lower case, and what each multiplies it
         by.
+    letters : Mapping[str, int], optional
+        The letters that may stand behind it, and the power of ten that each is.
 
     Raises
     ------
@@ -92,7 +108,7 @@ def figure(name: str, given: Any, unit: str = "", units: Mapping[str, float] | N
     (16384000.0, 5e-05)
     """
     if isinstance(given, str):
-        return _of_text(name, given, unit, units or {})
+        return _of_text(name, given, unit, units or {}, letters)
     value = positive(name, given, unit, most=float(LARGEST), instead=", or text with its digits, such as '51.2k'")
     if isinstance(value, int) or float(value).is_integer():
         return _whole(int(value))
@@ -107,31 +123,36 @@ def in_short(unit: str) -> str:
     return re.sub(r"\bsec(?:ond)?s?\b", "s", re.sub(r"\s*\bper\b\s*|\s*/\s*", "/", unit.strip().lower()))
 
 
-def _of_text(name: str, given: str, unit: str, units: Mapping[str, float]) -> Figure:
-    match = re.fullmatch(rf"\s*{_NUMBER}\s*([kKmMbBGT]?)\s*([^\d.,+-]*?)\s*", given)
-    letter, word = (match[3], in_short(match[4])) if match else ("", "")
-    if letter.lower() + word in units:
+def _of_text(name: str, given: str, unit: str, units: Mapping[str, float], letters: Mapping[str, int]) -> Figure:
+    match = re.fullmatch(rf"\s*{_NUMBER}\s*(?P<letter>[kKmMbBGT]?)\s*(?P<word>[^\d.,+-]*?)\s*", given)
+    letter, word = (match["letter"], in_short(match["word"])) if match else ("", "")
+    if (letter if not word else letter.lower()) + word in units:
         letter, word = "", letter.lower() + word  # the "m" of "ms" is no million
     if not match and (plain := _plain(given)) is not None:
         return figure(name, plain, unit)  # -5, nan: an error that says what is wrong
-    if not match or word not in ("", *units):
+    if not match or word not in ("", *units) or letter not in ("", *letters):
         also = f", or with a unit: {', '.join(list(units)[:4])}" if units else ""
         raise ValueError(
             f"{name}={short(given)}: must be a number{unit and f' of {unit}'} such as '51,000', '51.0k' or '5.1e4'{also}"
         )
     scale = units.get(word, 1.0)
-    text = match[1].replace(",", "").replace("_", "")
-    power = int(match[2] or 0) + _LETTERS[letter]
+    text = _digits(match)
+    power = int(match["power"] or 0) + letters.get(letter, 0)
     if abs(power) > 400 or len(text) > 60:
         raise ValueError(f"{name}={short(given)}: must be a finite number{unit and f' of {unit}'} above 0")
     printed = Decimal(text)
     value = float(printed.scaleb(power) * Decimal(repr(scale)))
     positive(name, value, unit, most=float(LARGEST))
-    if "." not in text and not match[2] and not letter:
+    if "." not in text and not match["power"] and not letter:
         whole = _whole(int(printed))
         return Figure(value, whole.half * scale, whole.loose * scale)
     half = float(Decimal(1).scaleb(int(printed.as_tuple().exponent) + power)) / 2 * scale
     return Figure(value, 0.5 * scale if "." not in text and letter else half, half)
+
+
+def _digits(match: re.Match[str]) -> str:
+    """The digits of a number without what parts its thousands."""
+    return re.sub(r"[^\d.]", "", match["digits"])
 
 
 def _printed(value: Any) -> str:
@@ -158,52 +179,53 @@ def _whole(value: int) -> Figure:
 
 @dataclass(frozen=True)
 class Reported:
-    """An MFU as somebody printed it: a share, the step of its last digit, and whether it was printed in TFLOP/s."""
+    """An MFU as somebody printed it: a share, the step of its last digit, whether it was printed in TFLOP/s, and whether as an HFU."""
 
     share: float
     step: float
     of_rate: bool = False
-
-
-_RATES = {f"{letter}{unit}{one}": scale for letter, scale in {"t": 1e12, "p": 1e15, "g": 1e9}.items()
-          for unit in ("flop/s", "flops", "flops/s", "f/s", "f") for one in ("", "/gpu", "/device", "/chip", "/gpu/s", "/device/s")} | {"flop/s": 1.0, "flops": 1.0}  # fmt: skip
+    executed: bool = False
 
 
 def reported_share(reported: Any, peak: float) -> Reported:
-    """A reported MFU: a share, per cent, or TFLOP/s of one device, of which *peak* makes a share.
+    """A reported MFU or HFU: a share, per cent, or TFLOP/s of one device, of which *peak* makes a share.
 
-    >>> reported_share("45.51 %", 1e15).share, reported_share("220.9 TFLOP/s", 989.4e12).of_rate
-    (0.4551, True)
+    >>> reported_share("45.51 %", 1e15).share, reported_share("220.9 TFLOP/s", 989.4e12).of_rate, reported_share("HFU 41 %", 1e15).executed
+    (0.4551, True, True)
     """
     given = reported if isinstance(reported, str) else positive("reported", reported, most=float(LARGEST))
     text = str(given).strip() if isinstance(given, (str, int)) else _printed(reported)
-    text = re.sub(r"(?i)^[mh]fu\s*[:=]?\s*", "", text)
-    rate = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z/ ]+)", re.sub(r"^(\d{1,3}),(\d{3})(?![\d,])", r"\1\2", text))
-    if rate and in_short(rate[2]) in _RATES:
-        scale = _RATES[in_short(rate[2])] / peak
-        step = float(Decimal(1).scaleb(int(Decimal(rate[1]).as_tuple().exponent)))
-        positive("reported", float(rate[1]))
-        return Reported(float(rate[1]) * scale, step * scale, of_rate=True)
-    match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e-?\d+)?)\s*(%|per ?cent)?(?:\s*[MmHh][Ff][Uu])?", text)
-    if not match or not 0 < float(match[1]) <= LARGEST:
+    match = re.fullmatch(
+        rf"(?i:(?P<before>[mh]fu)\s*[:=]?\s*)?{_NUMBER}\s*(?P<word>[a-zA-Z/% ]*?)\s*(?i:(?P<behind>[mh]fu))?", text
+    )
+    word = in_short(match["word"]) if match else ""
+    exponent = f"e{match['power']}" if match and match["power"] else ""
+    value = Decimal(_digits(match) + exponent) if match else Decimal(0)
+    known = word in FLOP_RATES or word in ("", "%", "percent", "cent", "/cent")
+    if (
+        not match
+        or not known
+        or not 0 < float(value) <= LARGEST
+        or len({each.lower() for each in (match["before"], match["behind"]) if each}) > 1
+    ):
         raise ValueError(
             f"reported={short(reported)}: must be a share such as 0.41, or per cent such as '41 %', or '405 TFLOP/s' of a device"
         )
-    value = Decimal(match[1])
-    if not match[2] and 1 <= value < 10:
+    executed = "hfu" in ((match["before"] or "") + (match["behind"] or "")).lower()
+    step = float(Decimal(1).scaleb(int(value.as_tuple().exponent)))
+    if word in FLOP_RATES:
+        scale = FLOP_RATES[word] / peak
+        return Reported(float(value) * scale, step * scale, of_rate=True, executed=executed)
+    if not word and 1 <= value < 10:
         raise ValueError(
-            f"reported={reported!r} may be a share ({100 * value:f} %) or per cent: write '{match[1]} %' or '{100 * value:f} %'"
+            f"reported={reported!r} may be a share ({100 * value:f} %) or per cent: write '{value:f} %' or '{100 * value:f} %'"
         )
-    if not match[2] and value > 10_000:
+    if not word and value > 10_000:
         raise ValueError(
             f"reported={reported!r}: is no per cent; of FLOP/s, write TFLOP/s of a device, such as '405 TFLOP/s'"
         )
-    per_cent = bool(match[2]) or value >= 10
+    per_cent = bool(word) or value >= 10
     scale = 0.01 if per_cent else 1.0
-    step = float(Decimal(1).scaleb(int(value.as_tuple().exponent)))
     if not per_cent:
         step = min(step, 0.01)  # 0.4 is also how people write 0.40
-    share = float(value) * scale
-    if not math.isfinite(share):
-        raise ValueError(f"reported={short(reported)}: must be a finite number")
-    return Reported(share, step * scale)
+    return Reported(float(value) * scale, step * scale, executed=executed)

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["FORMATS", "GENERATES", "GENERATION", "NO_STEP", "NUMBER", "OF_WHOM", "SERVING", "Format", "Rate", "Said"]
+__all__ = [
+    "FORMATS",
+    "GENERATES",
+    "GENERATION",
+    "ITEMS",
+    "NO_STEP",
+    "NUMBER",
+    "OF_WHOM",
+    "SERVING",
+    "Format",
+    "Rate",
+    "Said",
+]
 
 NUMBER = r"(\d(?:[\d.,]*\d)?(?:[eE][+-]?\d+)?(?:[kKMGT](?![\w/]))?)"
 """A number as logs print it: 6,667, 1.07e+04 or 11.4K."""
@@ -47,8 +59,8 @@ def _key(name: str) -> str:
 
 
 def _named(unit: str) -> str:
-    """A unit before its number; with a blank alone between them only where the unit is not that of a number before it."""
-    return rf"(?i)(?:(?<![a-z]){unit}{_NAMES}|(?<![a-z])(?<!\d)(?<!\d ){unit}\s+){NUMBER}"
+    """A unit before its number."""
+    return rf"(?i)(?<![a-z]){unit}(?:{_NAMES}|\s+){NUMBER}"
 
 
 _MS = r"elapsed time per iteration \(ms\):\s*" + NUMBER
@@ -59,7 +71,7 @@ _A_SECOND = r"(?:[-_ ]per[-_ ]|/)s(?:ec(?:ond)?)?"
 _CARD = r"(?:TPU[- ]?v?\d\w*(?:[- ](?:chip|lite))?|G?[ABHLV]\d{2,3}[a-z]?|MI\d{3}[a-z]?|Gaudi ?\d)"
 _EACH = rf"(?:[-_ ]per[-_ ]|/)(?:gpu|device|chip|npu|xpu|card|p(?=/s)|{_CARD})"
 _UNIT, _NAMES = r"\b(?!['\"]?\s*[:=])", r"['\"]?\)?\s*[:=]\s*['\"]?"  # behind a number, or before one
-_ALONE = rf"(?<![\d.,][-–—~])(?<![\d.,]){NUMBER}"  # and no end of a range, 38-43
+_ALONE = rf"(?<![\w.,]){NUMBER}"  # and no part of a word or of another number
 _MFU = r"(?<![a-z])MFU(?:/HFU)?['\"]?"
 _TOKENS_EACH = rf"(?:tokens?|toks?)(?:{_A_SECOND}{_EACH}|{_EACH}{_A_SECOND})"
 _SAMPLES_EACH = rf"(?:samples?|sequences?|seqs?)(?:{_A_SECOND}{_EACH}|{_EACH}{_A_SECOND})"
@@ -92,7 +104,7 @@ FORMATS = (
             Rate(_A_DEVICE, rf"(?i)\|\s*{_TOKENS_EACH}\s*:\s*{NUMBER}"),
             Rate(_A_DEVICE, rf"tokens per GPU \(tokens/s/GPU\):\s*{NUMBER}"),
             Rate("tflops_per_device", rf"throughput per GPU \(TFLOP/s/GPU\):\s*{NUMBER}"),
-            Rate("tflops_per_device", rf"[Tt]hroughput:\s*{NUMBER} TFLOP/s/GPU"),
+            Rate("tflops_per_device", rf"[Tt]hroughput:\s*{NUMBER} TFLOP/s/GPU(?!.*\bCumulative throughput:)"),  # else that of the job alone
         ),
         (
             Said(rf"throughput per GPU \(TFLOP/s/GPU\):\s*{NUMBER}", "TFLOP/s"),
@@ -139,8 +151,6 @@ FORMATS = (
         (Rate(_A_DEVICE, _key("tokens_per_sec_per_gpu")),),
         (Said(_key("model_tflops_per_gpu"), "TFLOP/s"),),
     ),
-    # huggingface/picotron, train.py: 6N + 12LHQT over 989.5 TFLOP/s.
-    Format("picotron", r"Tokens/s/GPU:.*\bMFU:", (Rate(_A_DEVICE, rf"Step: .*Tokens/s/GPU:\s*{NUMBER}"),), (Said(rf"MFU:\s*{NUMBER}\s*%", "%"),)),
     # OLMo-core, train/callbacks/speed_monitor.py, and OLMo before it.
     Format(
         "OLMo-core",
@@ -161,11 +171,11 @@ FORMATS = (
     ),
     # levanter, callbacks: as Weights & Biases shows them.
     Format("levanter", r"throughput/tokens_per_second\b", (Rate(_ALL, _key("throughput/tokens_per_second")),), (Said(_key("throughput/mfu"), "%"),)),
-    # lightning, utilities/throughput.py.
+    # lightning/fabric/utilities/throughput.py: samples are what the loop calls so, and items are lengths, in litgpt tokens.
     Format(
         "Lightning",
-        r"device/items_per_sec\b",
-        (Rate(_A_DEVICE, _key(r"device/items_per_sec"), " samples/s"),),
+        r"(?<!throughput/)\bdevice/(?:samples|items)_per_sec\b",
+        (Rate(_A_DEVICE, _key(r"device/samples_per_sec"), " samples/s"),),
         (Said(_key(r"device/mfu"), "share"),),
     ),
     # InternLM, train.py, record_current_batch_training_metrics.
@@ -298,15 +308,15 @@ FORMATS = (
         "text",
         "",
         (
-            Rate(_A_DEVICE, rf"(?i){_ALONE} ?{_TOKENS_EACH}{_UNIT}"),
+            Rate(_A_DEVICE, rf"(?i){_ALONE} *{_TOKENS_EACH}{_UNIT}"),
             Rate(_A_DEVICE, _named(_TOKENS_EACH)),
-            Rate(_A_DEVICE, rf"(?i){_ALONE} ?{_SAMPLES_EACH}{_UNIT}", " samples/s"),
+            Rate(_A_DEVICE, rf"(?i){_ALONE} *{_SAMPLES_EACH}{_UNIT}", " samples/s"),
             Rate(_A_DEVICE, rf"(?i)(?<![a-z]){_SAMPLES_EACH}{_NAMES}{NUMBER}", " samples/s"),
             Rate(_A_DEVICE, rf"(?i)(?<![a-z])[tw]ps{_EACH}['\"]?\s*[:=]?\s*['\"]?{NUMBER}"),
-            Rate("tflops_per_device", rf"(?i){_ALONE} ?T{_FLOPS_EACH}{_UNIT}"),
+            Rate("tflops_per_device", rf"(?i){_ALONE} *T{_FLOPS_EACH}{_UNIT}"),
             Rate("tflops_per_device", _named(f"T{_FLOPS_EACH}")),
             Rate("tflops_per_device", rf"(?i)(?<![a-z]){_FLOPS_EACH}{_NAMES}{NUMBER} ?TFLOP"),
-            Rate("tflops_per_device", rf"(?i){_ALONE} ?P{_FLOPS_EACH}{_UNIT}", " PFLOP/s"),
+            Rate("tflops_per_device", rf"(?i){_ALONE} *P{_FLOPS_EACH}{_UNIT}", " PFLOP/s"),
         ),
         (
             Said(rf"(?i){_MFU}\s*(?:of|is|[:=])?\s*{_ALONE}\s*(?:%|per ?cent)", "%"),
@@ -314,7 +324,7 @@ FORMATS = (
             Said(rf"(?i)(?<![a-z])MFU(?:_percent|_pct|\s*\(%\))(?:{_NAMES}|\s+){NUMBER}", "%"),
             Said(rf"(?i){_MFU}\s+(0?\.\d+)(?![\d%]|\s*%)", "share"),
             Said(rf"(?i){_MFU}\s*(?:of|is|[:=])\s*{_ALONE}(?![-–—\d%]|\s*%)", "share or %"),
-            Said(rf"(?i){_ALONE} ?T{_FLOPS_EACH}{_UNIT}", "TFLOP/s"),
+            Said(rf"(?i){_ALONE} *T{_FLOPS_EACH}{_UNIT}", "TFLOP/s"),
             Said(_named(f"T{_FLOPS_EACH}"), "TFLOP/s"),
         ),
     ),
@@ -359,6 +369,9 @@ GENERATION = (
     rf"(?i)\b{_MADE}[ _-](?:tok(?:en)?s?|rate|throughput|speed|MFU)\b|\b(?:TTFT|TPOT)\b|\breq(?:uests?)?/s\b|\bconcurrent (?:users|requests)\b"
      r"|\bgenerat(?:es?|ing)\b|\b(?:prompt|generation): \d+ tokens|\btokens?/s generation|\bprompt processing\b|\bfirst token\b|\btime for inference\b"
 )  # fmt: skip
+
+ITEMS = _key("device/items_per_sec")
+"""Lightning's lengths a second, where it says nothing of samples."""
 
 # A rate of which the line does not say whether it is of all devices or of one, and its unit.
 OF_WHOM = (

@@ -8,7 +8,19 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from flopkit.diagnosis.log_formats import FORMATS, GENERATES, GENERATION, NO_STEP, OF_WHOM, SERVING, Format, Said
+from flopkit.diagnosis.log_formats import (
+    FORMATS,
+    GENERATES,
+    GENERATION,
+    ITEMS,
+    NO_STEP,
+    OF_WHOM,
+    SERVING,
+    Format,
+    Rate,
+    Said,
+)
+from flopkit.diagnosis.log_numbers import LINES, Found, Unclear, one, stands
 from flopkit.sizes import short
 
 __all__ = ["LogLine", "read_log"]
@@ -35,11 +47,7 @@ class LogLine:
     convention: str = ""
 
 
-_KNOWN = (
-    "Megatron-LM, torchtitan, NeMo, MaxText, Megatron-Bridge, nanotron, picotron, OLMo-core, llm-foundry, levanter, InternLM, "
-    "gpt-neox, DeepSpeed, open_lm, MLX-LM, Lightning, nanoGPT, nanochat, llm.c, prime-rl, NeMo AutoModel, ms-swift, XTuner, PaddleNLP, fairseq, metaseq, lingua, transformers' Trainer"
-)
-
+_KNOWN = ", ".join(each.framework for each in FORMATS if each.known_by)
 _ANYBODY = {each.framework for each in FORMATS if not each.known_by}
 _NO_TRAINING = (
     "the doctor reads training; flopkit.serving.decode and prefill bound tokens/s, and Model.kv_bytes is the cache"
@@ -49,10 +57,10 @@ _NO_TRAINING = (
 def read_log(line: str) -> LogLine:
     """What a line of a training log says, as it stands.
 
-    Known are the lines of Megatron-LM and its forks, Megatron-Bridge, NeMo, torchtitan, MaxText, nanotron, picotron, OLMo-core,
-    llm-foundry, levanter, InternLM, gpt-neox, ColossalAI, DeepSpeed (timer, flops profiler, and DeepSpeed-Chat), LiBai, open_lm, MLX-LM, Lightning, nanoGPT, modded-nanogpt,
-    nanochat, llm.c, prime-rl, NeMo-RL, NeMo AutoModel, ms-swift, XTuner, PaddleNLP, MindFormers, fairseq, metaseq, lingua, transformers' Trainer (also axolotl's and
-    LLaMA-Factory's), progress bars (``it/s``, ``s/it``), and text whose units say whose the rate is (``3.4k tokens/s/GPU``, ``408 TFLOP/s/GPU``).
+    Known are the lines of the frameworks that the error for an unknown line names (Megatron-LM's also those of its forks and of Megatron-Bridge,
+    fairseq's of metaseq, transformers' Trainer's of axolotl and LLaMA-Factory), progress bars (``it/s``, ``s/it``), and text whose units say
+    whose the rate is (``3.4k tokens/s/GPU``, ``408 TFLOP/s/GPU``). Of two rates in such text the one is taken that is not said to be something
+    else: a peak, a target, an earlier one (``up from``), that of a validation.
 
     Parameters
     ----------
@@ -69,8 +77,9 @@ def read_log(line: str) -> LogLine:
     Raises
     ------
     ValueError
-        For a line of none of these, for one without a rate, for a rate that may be of all devices or of one (a bare ``tps``), for one of a
-        server, of reinforcement learning with its generation, of validation or of data that are loaded, and for a decimal comma.
+        For a line of none of these, for one without a rate, for two different rates or MFUs in one line, for a rate that may be of all
+        devices or of one (a bare ``tps``) or of tokens or sequences (Lightning's items), for a line of a server, of reinforcement learning with
+        its generation, of validation or of data that are loaded, for a range, a fraction, a decimal comma, and thousands parted by a blank.
     TypeError
         For what is no text.
 
@@ -92,18 +101,29 @@ def read_log(line: str) -> LogLine:
     if not isinstance(line, str):
         raise TypeError(f"line={short(line)}: must be text, a line of a log")
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line)
-    plain = re.sub("(?<=\\d)[\u00a0\u2009\u202f](?=\\d{3}(?!\\d))", "", plain)  # thin and hard spaces part thousands
+    plain = re.sub(
+        "(?<=\\d)[\u00a0\u2009\u202f'’](?=\\d{3}(?!\\d))", "", plain
+    )  # hard and thin spaces, and apostrophes, part thousands
     lines, other = plain.splitlines(), []
-    for place, one in reversed(list(enumerate(lines))):
-        told = next((what for what, words in NO_STEP.items() if re.search(words, one)), None)
+    for place, text in reversed(list(enumerate(lines))):
+        told = next((what for what, words in NO_STEP.items() if re.search(words, text)), None)
         if told is not None:
             other.append(told)
             del lines[place]
-    pieces = [*reversed(lines), " ".join(lines)] if len(lines) > 1 else lines
-    found = [each for piece in pieces for each in [_read(piece)] if each is not None]
+    pieces = [*reversed(lines), LINES.join(lines)] if len(lines) > 1 else lines
+    found, unclear = list[LogLine](), list[Unclear]()
+    for piece in pieces:
+        try:
+            read = _read(piece)
+        except Unclear as error:
+            unclear.append(error)
+        else:
+            found += [] if read is None else [read]
     with_rate = [each for each in found if each.arguments.keys() - {"reported"}]
     if with_rate and not (GENERATES in other and all(each.framework in _ANYBODY for each in with_rate)):
         return max(with_rate, key=_says)
+    if unclear and not with_rate:
+        raise unclear[0]
     if found and not with_rate:
         raise ValueError(
             f"line: {found[0].framework}'s MFU is of the actor's update, and its throughput of the whole step: give tokens_per_s= "
@@ -116,12 +136,16 @@ def read_log(line: str) -> LogLine:
         raise ValueError(f"line={short(line)}: is {other[0]}; give a line of a training step")
     if re.search(GENERATION, plain):
         raise ValueError(f"line: its tokens are generated, and {_NO_TRAINING}")
+    for items in stands(ITEMS, plain)[-1:]:
+        raise ValueError(
+            f"line: {items.text} items/s are what the loop gave Lightning as lengths, in litgpt tokens: give tokens_per_s_per_device='{items.text}' "
+            f"where they are tokens, '{items.text} samples/s' where they are sequences"
+        )
     for words, unit in OF_WHOM:
-        number = _last(words, plain)
-        if number is not None:
-            given = number if unit == "tokens/s" else f"{number} {unit}"
+        for each in stands(words, plain)[-1:]:
+            given = each.text if unit == "tokens/s" else f"{each.text} {unit}"
             raise ValueError(
-                f"line: {number} {unit}, and not whether of all devices or of one; give tokens_per_s='{given}' or "
+                f"line: {each.text} {unit}, and not whether of all devices or of one; give tokens_per_s='{given}' or "
                 f"tokens_per_s_per_device='{given}'"
             )
     raise ValueError(
@@ -153,38 +177,68 @@ def of_format(each: Format, line: str) -> LogLine | None:
     if not re.search(each.known_by, line):
         return None
     arguments: dict[str, Any] = {}
-    batch = _last(each.batch, line) if each.batch else None
-    rates = [(rate, number) for rate in each.rates for number in [_last(rate.pattern, line)] if number is not None]
+    anybody = not each.known_by
+    batch = one(stands(each.batch, line)) if each.batch else None
+    rates: list[tuple[Rate, str]] = []
+    others: list[Found] = []
+    for rate, patterns in _kinds(each.rates, anybody):
+        found = [number for pattern in patterns for number in stands(pattern, line, anybody)]
+        number = one(found, not anybody)
+        others += found
+        if number is None:
+            continue
+        rates.append((rate, number))
+        if batch or rate.argument.startswith("tokens"):
+            break
     if rates:  # the first that is enough: the time of a step is not, without its batch
-        rate, number = next((one for one in rates if batch or one[0].argument.startswith("tokens")), rates[0])
+        rate, number = rates[-1] if batch or rates[-1][0].argument.startswith("tokens") else rates[0]
         arguments[rate.argument] = f"{number}{rate.unit}"
+    elif others:
+        raise Unclear(f"line: {others[-1].text} {others[-1].other}; give a rate by itself")
     if batch is not None and "step_seconds" in arguments:
         arguments["global_batch"] = int(batch.replace(",", ""))
-    said = next((text for one in each.said if (text := _said(one, line))), None) if each.rates or each.said else None
-    if said is not None and not ("tflops_per_device" in arguments and said.endswith("TFLOP/s")):
+    said = _said(each.said, line, anybody)
+    if said and not ("tflops_per_device" in arguments and said.endswith("TFLOP/s")):
         arguments["reported"] = said
     if not arguments or (each.rates and arguments.keys() <= {"reported"}):
         return None
     return LogLine(each.framework, arguments, each.convention if said else "")
 
 
-def _last(pattern: str, line: str) -> str | None:
-    found = re.findall(pattern, line)
-    if not found:
-        return None
-    if "," in found[-1] and not re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?(?:[eE][+-]?\d+)?[kKMGT]?", found[-1]):
-        raise ValueError(f"line: {found[-1]} has a comma that parts no thousands; write a decimal point")
-    return str(found[-1])
+def _kinds(rates: tuple[Rate, ...], anybody: bool) -> list[tuple[Rate, list[str]]]:
+    """Rates with their patterns: in anybody's words all patterns of one unit are of one rate, of a framework each is of its own."""
+    found: dict[Any, tuple[Rate, list[str]]] = {}
+    for each in rates:
+        found.setdefault(each[::2] if anybody else each, (each, []))[1].append(each.pattern)
+    return list(found.values())
 
 
-def _said(each: Said, line: str) -> str | None:
-    """A utilisation as `doctor` takes it. 0 says that there is none yet, and so does a negative one."""
-    number = _last(each.pattern, line)
-    number = None if number is None else number.replace(",", "")
-    if number is None or not (value := float(number.rstrip("kKMGT"))):
-        return None
+def _said(ways: tuple[Said, ...], line: str, anybody: bool) -> str:
+    """A utilisation as `doctor` takes it, of the first of these *ways* that has one; in anybody's words all in per cent must agree."""
+    texts: list[Found] = []
+    for each in ways:
+        if texts and (not anybody or each.unit == "TFLOP/s"):
+            break
+        found = stands(each.pattern, line, anybody)
+        if anybody:
+            texts += [number._replace(text=text) for number in found if (text := _utilisation(each, number.text))]
+        elif (number := one(found, True)) is not None and (text := _utilisation(each, number)):
+            return text
+    if not texts:
+        return ""
+    unit = texts[0].text.partition(" ")[2]
+    number = one(each._replace(text=each.text.partition(" ")[0]) for each in texts if each.text.endswith(unit))
+    return "" if number is None else f"{number} {unit}"
+
+
+def _utilisation(each: Said, printed: str) -> str:
+    """A number with its unit; empty for 0, which says that there is none yet, and for what may be a share or per cent."""
+    number = printed.replace(",", "")
+    value = float(number.rstrip("kKMGT"))
+    if not value:
+        return ""
     if each.unit == "share or %":
-        return _percent(number) if value < 1 else f"{number} %" if value >= 10 else None
+        return _percent(number) if value < 1 else f"{number} %" if value >= 10 else ""
     if each.unit == "mean %":
         digits = 1 if value >= 1 else 1 - math.floor(math.log10(value))
         return f"{value:.{digits}f} %"

@@ -9,7 +9,7 @@ from typing import Any
 
 from flopkit import units
 from flopkit.devices import Device, device as known_device, device_names
-from flopkit.diagnosis.figures import Figure, figure, in_short
+from flopkit.diagnosis.figures import FLOP_RATES, HOURS, THOUSANDS, Figure, figure, in_short
 from flopkit.names import hint, plain
 from flopkit.sizes import lengths_of, number, short
 
@@ -25,13 +25,19 @@ _OF_ONE = {
     for text in ((f"{unit}/{one}",) if unit in ("tps", "wps", "t/s") else (f"{unit}/s/{one}", f"{unit}/{one}/s"))
 }
 _SAMPLES = dict.fromkeys(("sample/s", "samples/s", "sequences/s", "sequence/s", "seq/s", "seqs/s"), 1.0)
-_FLOPS = {
-    f"{letter}{unit}{one}": scale
-    for letter, scale in {"t": 1.0, "p": 1e3, "g": 1e-3}.items()
-    for unit in ("flop/s", "flops", "flops/s", "f", "f/s")
-    for one in ("", "/gpu", "/device", "/chip", "/gpu/s", "/device/s")
-}
-_TIMES = {"s": 1.0, "ms": 1e-3, "min": 60.0} | {
+_FLOPS = {word: scale / 1e12 for word, scale in FLOP_RATES.items()}
+_TIMES = {
+    "s": 1.0,
+    "ms": 1e-3,
+    "min": 60.0,
+    "h": 3600.0,
+    "m": 60.0,
+    "minutes": 60.0,
+    "hours": 3600.0,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+} | {
     f"{unit}/{step}": scale
     for unit, scale in {"s": 1.0, "ms": 1e-3}.items()
     for step in ("it", "iter", "iteration", "step", "batch")
@@ -89,7 +95,7 @@ def rate_of(given: Mapping[str, Any], count: int, a_sequence: float | None) -> R
     (which,) = rates
     value = there[which]
     if which == "tflops_per_device":
-        found = figure(which, value, "TFLOP/s", _FLOPS)
+        found = figure(which, value, "TFLOP/s", _FLOPS, THOUSANDS)
         if found.value > 1e7:
             raise ValueError(
                 f"tflops_per_device={short(value)}: is in 10¹² FLOP/s; {short(value)} FLOP/s are {found.value / 1e12:g}"
@@ -100,7 +106,7 @@ def rate_of(given: Mapping[str, Any], count: int, a_sequence: float | None) -> R
         return _of_tokens(which, value, count, a_sequence)
     if which == "step_seconds":
         per = _has(value, _STEPS)
-        took = figure(which, value, "steps/s", _STEPS) if per else figure(which, value, "seconds", _TIMES)
+        took = figure(which, value, *(("steps/s", _STEPS) if per else ("seconds", _TIMES)), THOUSANDS)
         loosely = took.loosely
         took = Figure(1 / took.value, took.half / took.value**2, took.loose / took.value**2) if per else took
         batch = number("global_batch", there["global_batch"])
@@ -111,7 +117,7 @@ def rate_of(given: Mapping[str, Any], count: int, a_sequence: float | None) -> R
         words = f"{batch:,} sequences in {took.value:,.6g} s"
         return Rate(batch * a_sequence / took.value, None, took.errors, words, loosely)
     tokens = figure(which, value, "tokens", {"tokens": 1.0})
-    hours = figure("device_hours", there["device_hours"], "hours", _HOURS)
+    hours = figure("device_hours", there["device_hours"], "hours", _HOURS, HOURS)
     errors = (tokens.errors[0] + hours.errors[0], tokens.errors[1] + hours.errors[1])
     words = f"{tokens.value:,.6g} tokens in {hours.value:,.6g} device hours"
     loosely = " and ".join(filter(None, (tokens.loosely, hours.loosely)))
@@ -133,7 +139,7 @@ def _of_tokens(which: str, value: Any, count: int, a_sequence: float | None) -> 
         return Rate(found.value * many, None, found.errors, words, found.loosely, one)
     if a_sequence is None:
         raise TypeError(f"seq= is missing, the tokens of a sequence, of which {which}={short(value)} says how many")
-    found = figure(which, value, "samples/s", _SAMPLES)
+    found = figure(which, value, "samples/s", _SAMPLES, HOURS)
     words = f"{found.value:,.6g} sequences/s{a_device}"
     return Rate(found.value * many * a_sequence, None, found.errors, words, found.loosely, one, "sequences/s")
 

@@ -126,6 +126,10 @@ def test_formats_that_make_no_sense(dtype, message):
         (5.9121, 5.9121, 5e-5, 5e-5),
         (0.5, 0.5, 5e-4, 0.05),
         ("16.384M", 16.384e6, 500, 500),
+        ("51'000", 51000, 0.5, 500),
+        ("51\u2019000", 51000, 0.5, 500),
+        ("6 667", 6667, 0.5, 0.5),
+        ("1\u202f234\u202f567.5", 1234567.5, 0.05, 0.05),
     ],
 )
 def test_digits_set_the_tolerance(given, value, half, loose):
@@ -226,6 +230,38 @@ def test_how_people_write_an_mfu(said):
     assert found.reported == pytest.approx(0.41, abs=2e-4) and found.explanations[0].name == "no mistake"
     thousands = fk.doctor(tflops_per_device=1405.6, device="b200", reported="1,406 TFLOP/s")
     assert thousands.reported == pytest.approx(1406 / 2250) and thousands.explanations[0].name == "no mistake"
+
+
+@pytest.mark.parametrize(
+    ("rate", "same"),
+    [
+        ({"step_seconds": "2m", "global_batch": 64}, {"step_seconds": 120, "global_batch": 64}),
+        ({"step_seconds": "2 minutes", "global_batch": 64}, {"step_seconds": 120, "global_batch": 64}),
+        ({"step_seconds": "0.5h", "global_batch": 4096}, {"step_seconds": 1800, "global_batch": 4096}),
+        ({"tokens": "1T", "device_hours": "2.79M"}, {"tokens": 10**12, "device_hours": 2_790_000}),
+        ({"tflops_per_device": "4e14 FLOP/s"}, {"tflops_per_device": 400}),
+        ({"tokens_per_s": "53'336"}, {"tokens_per_s": 53_336}),
+    ],
+)
+def test_letters_and_units_of_a_number(rate, same):
+    """The m of a time is a minute, and not a million."""
+    assert fk.doctor(**RUN, **rate).mfu == pytest.approx(fk.doctor(**RUN, **same).mfu, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("rate", "message"),
+    [
+        ({"step_seconds": "2M", "global_batch": 64}, "step_seconds='2M': must be a number of seconds .* unit: s, ms, min, h"),
+        ({"step_seconds": "3b", "global_batch": 64}, "step_seconds='3b': must be a number of seconds"),
+        ({"tokens": "1T", "device_hours": "30m"}, "device_hours='30m': must be a number of hours"),
+        ({"tokens_per_s": "2m samples/s"}, "tokens_per_s='2m samples/s': must be a number of samples/s"),
+        ({"tflops_per_device": "400T"}, "tflops_per_device='400T': must be a number of TFLOP/s"),
+        ({"tokens_per_s": "1,234 567"}, "tokens_per_s='1,234 567': must be a number of tokens/s"),
+    ],
+)  # fmt: skip
+def test_letters_that_no_such_number_has(rate, message):
+    with pytest.raises(ValueError, match=message):
+        fk.doctor(**RUN, **rate)
 
 
 @pytest.mark.parametrize(
