@@ -57,7 +57,7 @@ def doctor(
         The degrees of parallelism, ``{"tp": 4, "cp": 2, "pp": 1, "dp": 8, "ep": 1}``, of which *count* is a multiple. They change no MFU,
         and make mistakes about them plausible. With a `flopkit.parallel.Layout` and *global_batch*, the result has a ``gap``, too.
     reported : float or str, optional
-        The MFU that somebody reported: a share below 1 (``0.41``), per cent from 10 on (``41``), text such as ``"5.6 %"``, which may be any,
+        The MFU that somebody reported, or the HFU (``"HFU 41 %"``): a share below 1 (``0.41``), per cent from 10 on (``41``), text such as ``"5.6 %"``, which may be any,
         or TFLOP/s of a device (``"405 TFLOP/s"``). Its digits say how far off an explanation may be (0.4 is taken for 0.40).
     tokens_per_s, tokens_per_s_per_device : float or str, optional
         Training throughput of **all** *count* devices together, or of one. Text may be in sequences: ``"7.95 samples/s"``.

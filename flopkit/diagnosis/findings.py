@@ -11,15 +11,19 @@ from flopkit.names import Word
 from flopkit.parallel.gaps import Gap
 from flopkit.tables import Table
 
-__all__ = ["HIGH", "Credibility", "Diagnosis", "Explanation"]
+__all__ = ["HIGH", "LOW", "Credibility", "Diagnosis", "Explanation"]
 
 HIGH = 0.7
 """No published training of a language model in flopkit's data comes to this MFU under EXACT."""
+
+LOW = 0.01
+"""No published training of a language model in flopkit's data is below this MFU: rather a unit is wrong."""
 
 
 class Credibility(Word):
     """Whether a reported rate can be believed."""
 
+    LOW = "low"
     POSSIBLE = "possible"
     HIGH = "high"
     IMPOSSIBLE = "impossible"
@@ -71,21 +75,23 @@ class Diagnosis:
 
     Attributes
     ----------
-    mfu, hfu : float
+    mfu : float
         Under EXACT, over the dense peak: a `Utilization` where the run is possible, else a plain float. Where the rate is
         given in TFLOP/s, as its log counts FLOPs.
+    hfu : float | None
+        The same of what is executed. None without a model: TFLOP/s do not say whether they are the model's or the executed ones.
     verdict : Credibility
-        ``"possible"``, ``"high"`` (above 0.7) or ``"impossible"`` (above `Device.limit`). It is about the given rate.
+        ``"low"`` (below 0.01), ``"possible"``, ``"high"`` (above 0.7) or ``"impossible"`` (above `Device.limit`). It is about the given rate.
     explanations : tuple[Explanation, ...]
-        What explains the reported MFU, likeliest first, each with the ``chance`` that it fits by accident; for an impossible
-        run, where none is reported or the same, what would make it possible.
+        What explains the reported MFU or HFU, likeliest first, each with the ``chance`` that it fits by accident; for an impossible
+        run and for a low one, where none is reported or the same, what would make it possible or usual.
     near : tuple[Explanation, ...]
         What explains nothing but comes near: what fits, no better than chance would (``chance`` is above the bar), and then
         what just misses the reported MFU (``chance`` is NaN).
     considered : tuple[Explanation, ...]
         All single mistakes that apply, nearest to the reported MFU first: what colleagues may print for the same run.
     reported : float | None
-        The reported MFU as a share.
+        The reported MFU or HFU as a share.
     run : str
         What was asked.
     bar : float
@@ -98,7 +104,7 @@ class Diagnosis:
     """
 
     mfu: float
-    hfu: float
+    hfu: float | None
     verdict: Credibility
     explanations: tuple[Explanation, ...]
     considered: tuple[Explanation, ...]
@@ -124,13 +130,17 @@ class Diagnosis:
     @property
     def summary(self) -> str:
         """The result in a few sentences."""
-        text = f"{self.run}: MFU {_percent(self.mfu)}, HFU {_percent(self.hfu)} [{self.convention}], {self.verdict}."
+        hfu = "" if self.hfu is None else f", HFU {_percent(self.hfu)}"
+        text = f"{self.run}: MFU {_percent(self.mfu)}{hfu} [{self.convention}], {self.verdict}."
+        if self.verdict == Credibility.LOW:
+            text += f" Trainings are rarely below {_percent(LOW)}: check the units, or what the devices wait for."
         if self.reported is None:
             return text
         said = f"Reported {self._shown or _percent(self.reported)}"
         if self.explanations and math.isnan(self.explanations[0].chance):
             ways = " or ".join(each.name for each in self.explanations)
-            return f"{text} {said}, as here. It would be possible with {ways}."
+            would = "usual" if self.verdict == Credibility.LOW else "possible"
+            return f"{text} {said}, as here. It would be {would} with {ways}."
         if self.explanations:
             return f"{text} {said}, explained by {' or '.join(map(_named, self.explanations))}."
         by_chance = [each for each in self.near if not math.isnan(each.chance)]

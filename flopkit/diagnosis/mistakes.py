@@ -25,6 +25,7 @@ __all__ = [
     "in_units",
     "together",
     "ways_out",
+    "ways_up",
 ]
 
 COMMON, POSSIBLE, RARE = 0.2, 0.04, 0.02
@@ -52,7 +53,8 @@ class Mistake(NamedTuple):
     """What is done otherwise, what that multiplies an MFU by, how it happens, and how often that is the case.
 
     *deeds*: how many things are done otherwise. *peak*: the peak that is divided by. *differs*: what is done otherwise, and *other*: the
-    number format (``Differs.FORMAT``) or the device (``Differs.DEVICE``) whose peak is taken.
+    number format (``Differs.FORMAT``) or the device (``Differs.DEVICE``) whose peak is taken. *executed*: FLOPs that are computed again count,
+    which makes an HFU.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Mistake(NamedTuple):
     peak: float | None = None
     differs: Differs = Differs.WORK
     other: str = ""
+    executed: bool = False
 
 
 def distinct(mistakes: Iterable[Mistake], known: Iterable[float] = (1.0,), near: float = 1e-4) -> list[Mistake]:
@@ -229,3 +232,21 @@ def ways_out(over: float, card: Device, dtype: Any, count: int, rate: Rate) -> I
             yield each._replace(name=f"wrong SKU: it ran on {each.other}", why="a faster device ran")
     if over <= 3:
         yield Mistake("forward passes only", 1 / 3, "inference or evaluation: a training step is three forward passes")
+
+
+def ways_up(over: float, count: int, rate: Rate) -> Iterator[Mistake]:
+    """What would make a run usual whose rate is far below the limit, *over* of it: a unit, or one device's part taken for the job's."""
+    whole = [("one device's {} for those of all", count, f"count is {count:,}")] if count > 1 else []
+    lost = [("a lost k", 1000, "a log that prints thousands, read without them")]
+    ways = {
+        "step_seconds": [("milliseconds for seconds", 1000, "many logs print milliseconds"), *whole],
+        "tokens_per_s": [*whole, *lost],
+        "tokens_per_s_per_device": lost,
+        "tflops_per_device": [("PFLOP/s for TFLOP/s", 1000, "PFLOP/s are thousands of TFLOP/s")],
+        "tokens": [("minutes for hours", 60, "device_hours= is in hours"), ("seconds for hours", 3600, "device_hours= is in hours")],
+    }[rate.given]  # fmt: skip
+    what = "sequences" if rate.given == "step_seconds" else rate.unit
+    for name, ratio, why in ways:
+        if ratio * over <= 1:
+            differs = Differs.JOB if ratio == count else Differs.UNIT
+            yield Mistake(name.format(what), float(ratio), why, differs=differs)

@@ -159,13 +159,14 @@ def _of(kinds: _Kinds, base: Any, recompute: str) -> Iterator[Mistake]:
         for what, policy, under, reason, common in _again(convention, recompute, spares):
             ratio = float(kinds.hardware(under, policy) / base)
             if not name:
-                yield Mistake(what, ratio, reason, common)
+                yield Mistake(what, ratio, reason, common, executed=True)
                 flash = float(kinds.hardware(replace(under, recompute=1), policy) / base)
-                yield Mistake(f"{what}, and {_FLASH[0]}", flash, f"{reason}; {_FLASH[1]}", max(common * 0.5, 0.03), 2)
+                both = f"{what}, and {_FLASH[0]}"
+                yield Mistake(both, flash, f"{reason}; {_FLASH[1]}", max(common * 0.5, 0.03), 2, executed=True)
             elif prior * common >= _LEAST:
                 often = common * (_TOO if convention.hidden == 1 and policy == "full" else 1)
-                yield Mistake(f"{name}, and {what}", ratio, f"{why}; {reason}", prior * often, 2)
-    yield Mistake(_FLASH[0], float(kinds.hardware(EXACT, "none") / base), _FLASH[1], RARE)
+                yield Mistake(f"{name}, and {what}", ratio, f"{why}; {reason}", prior * often, 2, executed=True)
+    yield Mistake(_FLASH[0], float(kinds.hardware(EXACT, "none") / base), _FLASH[1], RARE, executed=True)
 
 
 def _again(convention: Convention, recompute: str, spares: bool) -> Iterator[tuple[str, str, Convention, str, float]]:
@@ -216,9 +217,8 @@ def _rules(
             yield Mistake(name, ratio / 3, f"{_ALONE}; {why}", RARE * often, 2)
             if recompute != "selective":  # BigScience: model_size_in_B * 4 * 2 * …
                 name = f"6N with {words} for N, and recompute counted as ×4/3 (HFU)"
-                yield Mistake(
-                    name, ratio * 4 / 3, f"{_FOURTH}; {why}", (0.2 if recompute == "full" else POSSIBLE) * often, 2
-                )
+                often *= 0.2 if recompute == "full" else POSSIBLE
+                yield Mistake(name, ratio * 4 / 3, f"{_FOURTH}; {why}", often, 2, executed=True)
     if trained == "all":
         why = "as for LoRA: frozen weights have no gradient, so a step is two forward passes and not three; trained= says what is trained"
         yield Mistake("frozen weights: two thirds of a full step", 2 / 3, why, POSSIBLE)
@@ -308,7 +308,12 @@ def _as_gpt(model: Model, sizes: Mapping[str, Any], base: Any) -> Iterator[tuple
     also, more, _ = _WORK[hidden]
     yield name, _joined(also, more, kinds.model(hidden) / base, name, why, 0.04)
     full = _joined(also, more, kinds.hardware(hidden, "full") / base, name, why, 0.02)
-    yield name, full._replace(name=f"{full.name}, and full recompute counted (HFU)", why=f"{full.why}; {_AGAIN}")
+    yield (
+        name,
+        full._replace(
+            name=f"{full.name}, and full recompute counted (HFU)", why=f"{full.why}; {_AGAIN}", executed=True
+        ),
+    )
 
 
 def _as_hybrid(model: Model, sizes: Mapping[str, Any], a_token: Any, depths: int) -> Iterator[tuple[str, Mistake]]:

@@ -70,6 +70,8 @@ class Rate:
         It was given as that of one device, which the number of devices does not change.
     unit : str
         What was given, in words.
+    given : str
+        The argument of `doctor` that gave it.
     """
 
     tokens: float | None
@@ -79,6 +81,7 @@ class Rate:
     loosely: str = ""
     of_one: bool = False
     unit: str = "tokens/s"
+    given: str = "tokens_per_s"
 
 
 def rate_of(given: Mapping[str, Any], count: int, a_sequence: float | None) -> Rate:
@@ -101,7 +104,9 @@ def rate_of(given: Mapping[str, Any], count: int, a_sequence: float | None) -> R
                 f"tflops_per_device={short(value)}: is in 10¹² FLOP/s; {short(value)} FLOP/s are {found.value / 1e12:g}"
             )
         words = f"{found.value:,.6g} TFLOP/s a device, as its log counts them"
-        return Rate(None, found.value * 1e12, found.errors, words, found.loosely, of_one=True, unit="TFLOP/s")
+        return Rate(
+            None, found.value * 1e12, found.errors, words, found.loosely, of_one=True, unit="TFLOP/s", given=which
+        )
     if which.startswith("tokens_per_s"):
         return _of_tokens(which, value, count, a_sequence)
     if which == "step_seconds":
@@ -115,14 +120,14 @@ def rate_of(given: Mapping[str, Any], count: int, a_sequence: float | None) -> R
                 "seq= is missing, the tokens of a sequence, of which global_batch= says how many a step has"
             )
         words = f"{batch:,} sequences in {took.value:,.6g} s"
-        return Rate(batch * a_sequence / took.value, None, took.errors, words, loosely)
+        return Rate(batch * a_sequence / took.value, None, took.errors, words, loosely, given=which)
     tokens = figure(which, value, "tokens", {"tokens": 1.0})
     hours = figure("device_hours", there["device_hours"], "hours", _HOURS, HOURS)
     errors = (tokens.errors[0] + hours.errors[0], tokens.errors[1] + hours.errors[1])
     words = f"{tokens.value:,.6g} tokens in {hours.value:,.6g} device hours"
     loosely = " and ".join(filter(None, (tokens.loosely, hours.loosely)))
     rate = tokens.value / (hours.value * 3600) * count
-    return Rate(rate, None, errors, words, loosely, of_one=True, unit="hours")
+    return Rate(rate, None, errors, words, loosely, of_one=True, unit="hours", given=which)
 
 
 def _of_tokens(which: str, value: Any, count: int, a_sequence: float | None) -> Rate:
@@ -136,12 +141,12 @@ def _of_tokens(which: str, value: Any, count: int, a_sequence: float | None) -> 
     if not _has(value, _SAMPLES):
         found = figure(which, value, "tokens/s", _TOKENS | _OF_ONE)
         words = f"{found.value:,.6g} tokens/s{a_device}"
-        return Rate(found.value * many, None, found.errors, words, found.loosely, one)
+        return Rate(found.value * many, None, found.errors, words, found.loosely, one, given=which)
     if a_sequence is None:
         raise TypeError(f"seq= is missing, the tokens of a sequence, of which {which}={short(value)} says how many")
     found = figure(which, value, "samples/s", _SAMPLES, HOURS)
     words = f"{found.value:,.6g} sequences/s{a_device}"
-    return Rate(found.value * many * a_sequence, None, found.errors, words, found.loosely, one, "sequences/s")
+    return Rate(found.value * many * a_sequence, None, found.errors, words, found.loosely, one, "sequences/s", which)
 
 
 def _has(value: Any, units: Mapping[str, float]) -> bool:

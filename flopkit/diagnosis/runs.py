@@ -11,8 +11,18 @@ from flopkit import units
 from flopkit.devices import Device
 from flopkit.diagnosis.chance import Window, bar_of, fits
 from flopkit.diagnosis.figures import Reported, reported_share
-from flopkit.diagnosis.findings import HIGH, Credibility, Diagnosis, Explanation
-from flopkit.diagnosis.mistakes import COMMON, Differs, Mistake, in_jobs, in_peaks, in_units, together, ways_out
+from flopkit.diagnosis.findings import HIGH, LOW, Credibility, Diagnosis, Explanation
+from flopkit.diagnosis.mistakes import (
+    COMMON,
+    Differs,
+    Mistake,
+    in_jobs,
+    in_peaks,
+    in_units,
+    together,
+    ways_out,
+    ways_up,
+)
 from flopkit.diagnosis.numerators import in_work
 from flopkit.diagnosis.rates import Rate, rate_of, sizes_of
 from flopkit.models.catalogue import load, model_names, the_model
@@ -45,17 +55,18 @@ class OfFlops:
             )
         self.peak, limit = card.peak(dtype), card.limit(dtype)
         self.over = (rate.flops or 0) / limit
-        self.mfu, self.hfu = self._shares()
+        self.mfu: float = self._share()
+        self.hfu: float | None = None
+        self.base = float(self.mfu)  # what mistakes are measured against
         self.words = f"{rate.words}, on {count:,} × {card.title}, {dtype}"
 
-    def _shares(self) -> tuple[float, float]:
+    def _share(self) -> float:
         flops = self.rate.flops or 0.0
-        share = flops / self.peak if self.over > 1 else mfu(flops, seconds=1, device=self.card, dtype=self.dtype)
-        return share, share
+        return flops / self.peak if self.over > 1 else mfu(flops, seconds=1, device=self.card, dtype=self.dtype)
 
     def mistakes(self) -> list[list[Mistake]]:
         work = [
-            Mistake("recompute counted as ×4/3 (HFU)", 4 / 3, "the log's FLOPs are those of the model, and a fourth pass was added", 0.05),
+            Mistake("recompute counted as ×4/3 (HFU)", 4 / 3, "the log's FLOPs are those of the model, and a fourth pass was added", 0.05, executed=True),
             Mistake("model FLOPs of a log that counts recompute as ×4/3", 3 / 4, "the log's FLOPs are executed ones", 0.05),
             Mistake("frozen weights: two thirds of a full step", 2 / 3, "frozen weights have no gradient", 0.05),
             Mistake("hidden pairs of attention counted, by itself", 2.0, "where attention alone is measured: the mask hides half of its pairs", 0.02),
@@ -68,7 +79,7 @@ class OfFlops:
         loosely = f"{self.rate.loosely}, zeros at the end being no digits"
         readings = [(1.0, exact, "")] if loose <= exact * 1.001 else [(0.7, exact, ""), (0.3, loose, loosely)]
         for which, each in enumerate(mistakes):
-            made = float(self.mfu) * each.ratio
+            made = self.base * each.ratio
             for weight, error, note in readings:
                 yield Window(which, each.prior * weight, made, made * (error + _PEAK), note)
             if each.prior >= 5e-3:
@@ -89,6 +100,9 @@ class OfFlops:
     def diagnosis(self, reported: Any) -> Diagnosis:
         said = None if reported is None else reported_share(reported, self.peak)
         groups = self.mistakes()
+        if said is not None and said.executed and self.hfu is not None:
+            self.base = float(self.hfu)
+            groups[0] = self._executed(groups[0])
         if said is not None and said.of_rate:
             groups[1] = []  # FLOP/s are divided by no peak
         none = Mistake("no mistake", 1.0, "counted as here, over the dense peak", _NONE, 0, differs=Differs.NOTHING)
@@ -97,27 +111,38 @@ class OfFlops:
         near: list[Explanation] = []
         if said is not None:
             found, near = self._explained([none, *together(*groups)], said)
-        if self.over > 1 and (said is None or (found and found[0].differs is Differs.NOTHING)):
+        as_here = said is None or bool(found and found[0].differs is Differs.NOTHING)
+        if self.over > 1 and as_here:
             ways = ways_out(self.over, self.card, self._format(), self.count, self.rate)
             found = [self._explanation(each) for each in ways][:_MOST]
+        elif self.mfu < LOW and as_here:
+            up = ways_up(self.over, self.count, self.rate)
+            found = [self._explanation(each) for each in up if self.mfu * each.ratio >= LOW]
         target = said.share if said else float(self.mfu)
         explained = {(each.name, each.ratio): each for each in found}
         alone = (explained.get((each.name, float(each.ratio))) or self._explanation(each) for each in single)
         considered = sorted(alone, key=lambda each: abs(math.log(each.mfu / target)))
         verdict = (
-            Credibility.IMPOSSIBLE if self.over > 1 else Credibility.HIGH if self.mfu > HIGH else Credibility.POSSIBLE
-        )
+            Credibility.IMPOSSIBLE if self.over > 1 else Credibility.HIGH if self.mfu > HIGH
+            else Credibility.LOW if self.mfu < LOW else Credibility.POSSIBLE
+        )  # fmt: skip
+        shown = str(reported).strip() if said and said.of_rate else ""
+        if said and said.executed and "hfu" not in shown.lower():
+            shown = f"HFU {100 * said.share:.4g} %"
         return Diagnosis(
             mfu=self.mfu, hfu=self.hfu, verdict=verdict, explanations=tuple(found), considered=tuple(considered),
             reported=said.share if said else None, run=self.words, near=tuple(near), bar=bar_of(said.step) if said else math.nan,
-            convention=self.convention, _shown=str(reported).strip() if said and said.of_rate else "",
+            convention=self.convention, _shown=shown,
         )  # fmt: skip
 
     def _format(self) -> Any:
         return self.dtype
 
+    def _executed(self, work: list[Mistake]) -> list[Mistake]:
+        return work
+
     def _explanation(self, each: Mistake, chance: float = math.nan, note: str = "") -> Explanation:
-        made, why = float(self.mfu * each.ratio), f"{each.why}; {note}" if note else each.why
+        made, why = self.base * float(each.ratio), f"{each.why}; {note}" if note else each.why
         return Explanation(each.name, float(each.ratio), made, why, chance, each.differs, each.other, note)
 
     def _explained(self, mistakes: list[Mistake], said: Reported) -> tuple[list[Explanation], list[Explanation]]:
@@ -146,9 +171,9 @@ class OfFlops:
             close = [
                 each
                 for which, each in enumerate(mistakes)
-                if which not in best and each.prior >= 0.02 and abs(math.log(self.mfu * each.ratio / said.share)) < 0.1
+                if which not in best and each.prior >= 0.02 and abs(math.log(self.base * each.ratio / said.share)) < 0.1
             ]
-            close.sort(key=lambda each: abs(math.log(self.mfu * each.ratio / said.share)))
+            close.sort(key=lambda each: abs(math.log(self.base * each.ratio / said.share)))
             near += [self._explanation(each) for each in close[:4]]
         return found, near
 
@@ -209,6 +234,7 @@ class OfModel(OfFlops):
         speed: Any = self.rate.flops if self.rate.tokens is None else total / step.tokens * self.rate.tokens / count
         self.over = float(speed / limit)
         self.mfu, self.hfu = self._of_step(float(speed))
+        self.base = float(self.mfu)
         trains = "" if self.trained == "all" else f", trained: {short(self.trained)}"
         self.words = f"{self.one}, {text}{trains}, {self.rate.words} on {count:,} × {card.title}, {_named(dtype)}"
 
@@ -243,7 +269,7 @@ class OfModel(OfFlops):
             groups = super().mistakes()
             more = float(self.step.hardware_flops / self.step.model_flops)
             groups[0] = groups[0][:3] + (
-                [Mistake("executed FLOPs (HFU)", more, self._again(), COMMON)] if more > 1.0001 else []
+                [Mistake("executed FLOPs (HFU)", more, self._again(), COMMON, executed=True)] if more > 1.0001 else []
             )
         else:
             groups = [self._work(), [], in_units(), []]
@@ -258,6 +284,14 @@ class OfModel(OfFlops):
         return (
             "recompute is counted" if policy else "flash attention's backward computes the scores again, which counts"
         )
+
+    def _executed(self, work: list[Mistake]) -> list[Mistake]:
+        """What an HFU may be instead, by its ratio to ours: what counts recompute otherwise, or none of it."""
+        more = self.base / float(self.mfu)
+        name = "an MFU called HFU" if self.step.checkpointed.flops > 0 else "flash attention's recompute left out"
+        plain = [Mistake(name, 1 / more, "what is computed again is left out", COMMON)] if more > 1.0001 else []
+        again = (each._replace(ratio=each.ratio / more) for each in work if each.executed)
+        return [*plain, *(each for each in again if abs(each.ratio - 1) > 1e-4)]
 
     def _work(self) -> list[Mistake]:
         shards = {"tensor parallelism": self.degrees["tensor"]} if "tensor" in self.degrees else {}

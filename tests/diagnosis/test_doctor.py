@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 import flopkit as fk
-from flopkit.diagnosis import HIGH
+from flopkit.diagnosis.findings import HIGH, LOW
 from flopkit.diagnosis.hybrids import hybrid_flops_per_token
 from flopkit.models.files.configs import hf_config
 from flopkit.published.training import llm_foundry_runs
@@ -274,13 +274,65 @@ def test_maxtext_halved_the_scores():
 
 def test_verdicts_about_the_throughput():
     limit = fk.device("h100-sxm").limit("bf16")
-    for of_limit, verdict in ((1.001, "impossible"), (0.999, "high"), (0.6, "possible")):
+    for of_limit, verdict in (
+        (1.001, "impossible"),
+        (0.999, "high"),
+        (0.6, "possible"),
+        (0.01, "possible"),
+        (0.009, "low"),
+    ):
         run = {**RUN, "tokens_per_s": of_limit * limit * COUNT / EXACT}
         found = fk.doctor(**run)
         assert found.verdict == verdict
         assert found.mfu == pytest.approx(of_limit * limit / PEAK)
-        assert bool(found.explanations) == (verdict == "impossible")
+        assert bool(found.explanations) == (verdict in ("impossible", "low"))
         assert verdict in str(found)
+
+
+MIXTRAL = {"model": "mixtral-8x7b", "seq": 2048, "device": "h100-sxm", "count": 16}
+
+
+@pytest.mark.parametrize(
+    ("run", "way", "right"),
+    [
+        ({**MIXTRAL, "step_seconds": "5912", "global_batch": 128}, "milliseconds for seconds", {"step_seconds": "5912 ms"}),
+        ({**MIXTRAL, "step_seconds": 50, "global_batch": 8}, "one device's sequences for those of all", {"global_batch": 128}),
+        ({**RUN, "count": 64, "tokens_per_s": 6667}, "one device's tokens/s for those of all", {"tokens_per_s": 6667 * 64}),
+        ({**RUN, "tokens_per_s": 51}, "a lost k", {"tokens_per_s": "51k"}),
+        ({"tflops_per_device": 0.4, "device": "h100-sxm"}, "PFLOP/s for TFLOP/s", {"tflops_per_device": "0.4 PFLOP/s"}),
+        ({"model": "llama-3-8b", "seq": SEQ, "device": "h100-sxm", "tokens": "2B", "device_hours": 5000}, "minutes for hours", {"device_hours": 5000 / 60}),
+    ],
+)  # fmt: skip
+def test_a_rate_that_is_far_too_low_is_told_what_would_make_it_usual(run, way, right):
+    found = fk.doctor(**run)
+    assert found.verdict == "low" and "check the units, or what the devices wait for" in found.summary
+    ways = {each.name: each.mfu for each in found.explanations}
+    assert way in ways and ways[way] == pytest.approx(fk.doctor(**{**run, **right}).mfu, rel=1e-9)
+    assert all(0.01 <= mfu for mfu in ways.values())
+    same = fk.doctor(**run, reported=f"{100 * found.mfu:.4f} %")
+    assert names(same) == list(ways) and f"as here. It would be usual with {' or '.join(ways)}" in same.summary
+    other = fk.doctor(**run, reported=f"{50 * found.mfu:.4f} %")  # another number is what is asked about
+    assert names(other) != list(ways)
+
+
+def test_an_hfu_is_compared_with_the_hfu():
+    """With and without the scores that flash attention's backward pass computes again."""
+    for policy, fourth in (("none", 0), ("full", EXACT / 3 - 2 * HEAD)):
+        executed = share(EXACT + fourth + VISIBLE / 6)
+        found = fk.doctor(**RUN, recompute=policy, reported=f"HFU {100 * executed:.3f} %")
+        assert names(found)[0] == "no mistake" and found.hfu == pytest.approx(executed, rel=1e-9)
+        assert found.explanations[0].ratio == 1 and found.explanations[0].mfu == pytest.approx(executed, rel=1e-9)
+        assert f"Reported HFU {100 * executed:.4g} %, explained by no mistake" in found.summary
+    left_out = fk.doctor(**RUN, reported=f"{100 * share():.3f} % HFU")
+    assert names(left_out)[0] == "flash attention's recompute left out"
+    mfu = fk.doctor(**RUN, recompute="full", reported=f"HFU: {100 * share():.3f} %")
+    assert names(mfu)[0] == "an MFU called HFU"
+    flash = fk.doctor(**RUN, recompute="full", reported=f"HFU {100 * share(EXACT * 4 / 3 - 2 * HEAD):.3f} %")
+    assert names(flash)[0] == "full recompute counted (HFU)"
+    sparse = fk.doctor(**RUN, recompute="full", reported=f"HFU {50 * fk.doctor(**RUN, recompute='full').hfu:.4f} %")
+    assert names(sparse)[0] == "sparse peak"
+    palm = fk.doctor(**RUN, reported=f"HFU {100 * share(6 * (MATRICES + 2 * HEAD + NORMS) + PAIRS):.3f} %")
+    assert "6N + 12LHQT" not in names(palm)  # a formula of model FLOPs explains no HFU
 
 
 def test_an_impossible_throughput_is_told_what_would_make_it_possible():
@@ -381,7 +433,7 @@ def test_no_published_run_is_high():
     for run in llm_foundry_runs():
         flops = run["model"].forward(seq=run["seq"]).flops * 3 / run["seq"]
         shares.append(flops * run["tokens_per_s"] / run["count"] / fk.device(run["device"]).peak(run["dtype"]))
-    assert len(shares) == 216 and 0.6 < max(shares) < HIGH
+    assert len(shares) == 216 and 0.6 < max(shares) < HIGH and min(shares) > LOW
 
 
 @pytest.mark.parametrize("run", list(llm_foundry_runs())[::24])
