@@ -47,8 +47,8 @@ class LoopMeter:
     Notes
     -----
     Metrics: ``step_seconds``, ``mfu``, ``hfu`` (where hardware FLOPs are known), ``tokens_per_second`` (all devices) and
-    ``tokens_per_second_per_device``: means over the steps since the last call. Where the time is shorter than the device can take, there is
-    no ``mfu``, and a warning says why. Between two calls of `metrics` nothing waits for the device.
+    ``tokens_per_second_per_device``: means over the steps since the last call. Where the time is shorter than the device can take, and in the
+    call after that, there is ``step_seconds`` alone, and a warning says why. Between two calls of `metrics` nothing waits for the device.
 
     Not counted: what stands between `pause` and `resume`, evaluation and checkpoints.
 
@@ -72,7 +72,7 @@ class LoopMeter:
         self._wait = wait_for_device if wait is None else wait
         about = {"device": device, "dtype": dtype, "count": count, "hardware_flops": hardware_flops}
         self.meter = Meter(work, **about, warm_up=0, clock=self._time)
-        self.count, self.prefix, self._steps = number("count", count), prefix, 0
+        self.count, self.prefix, self._steps, self._counts = number("count", count), prefix, 0, False
         self.tokens = getattr(work, "tokens", None) if tokens is None else number("tokens", tokens)
         self._fed: deque[tuple[Any, int]] = deque(
             maxlen=50
@@ -99,7 +99,7 @@ class LoopMeter:
 
     def start(self) -> None:
         """Start anew: what was since the last `metrics` is in no step."""
-        self._steps = 0
+        self._steps, self._counts = 0, False
         self.resume()
         self.meter.start()
 
@@ -121,11 +121,16 @@ class LoopMeter:
             return {}
         self._wait()
         steps, self._steps = self._steps, 0
+        refused = self.meter.refused
         one = self.meter.step(steps, lengths=lengths)
         tokens = self.tokens if lengths is None or self.tokens is None else sum(lengths) / steps
-        if not math.isnan(one.mfu):
+        counts = not any(map(math.isnan, one))
+        if counts:
             self._fed.append((tokens, steps))
-        return self._named(one, tokens)
+        elif self.meter.refused > refused and self._counts:  # and so the call before is in no mean any more
+            self._fed.pop()
+        self._counts = counts
+        return self._named(one, tokens if counts else None)
 
     def mean(self) -> dict[str, float]:
         """The same, over the meter's window."""

@@ -33,7 +33,7 @@ class StepTime:
     seconds : float
         The time of one step.
     mfu : float
-        Its MFU; NaN where the time is shorter than the device can take.
+        Its MFU; NaN where the time is shorter than the device can take, and of the next call, in whose time that work may have been done.
     hfu : float | None
         Its HFU; None where the meter knows of no hardware FLOPs.
     warm_up : bool
@@ -86,8 +86,9 @@ class Meter:
     ``torch.cuda.synchronize()`` (JAX: ``jax.block_until_ready``). Calling that in each step costs little where steps take long;
     otherwise call it, and ``meter.step(steps=N)``, after every N steps.
 
-    A step that is too short to be true is in no mean, and ``refused`` counts it. Its work went on in a later step, whose time is then too
-    long, so the mean is rather too low than too high. Wait for the device, and both are right.
+    A step that is too short to be true is in no mean, and ``refused`` counts it. Its work was done in the time of another step, nobody knows
+    which, so the calls right before and after it are in no mean either: ``beside`` counts their steps. Where every second call returns before
+    the device has finished, there is no mean at all. Wait for the device, or call ``meter.step(steps=N)`` when you do.
 
     Not counted: evaluation and checkpoints that stand between `start` and the next `step`.
 
@@ -140,7 +141,8 @@ class Meter:
         self._calls, self._all_steps, self._all_seconds = 0, 0, 0.0
         self._all_usual, self._all_work = 0, list[Any]()  # steps of the usual FLOPs, and the FLOPs of all others
         self._problem, self._warned = "", False
-        self.steps = self.refused = 0
+        self.steps = self.refused = self.beside = 0
+        self._unclear, self._kept = False, False  # whether the last call was refused, and whether a mean has it
         self.last: StepTime | None = None
         self._clock = clock
         self.start()
@@ -148,6 +150,7 @@ class Meter:
     def start(self) -> None:
         """Start the clock anew, after an evaluation or a checkpoint: the time until now is in no step."""
         self._since = self._clock()
+        self._unclear = self._kept = False
 
     def step(self, steps: int = 1, *, lengths: Any = None) -> StepTime:
         """A step is over, or *steps* of them since the last call: their mean time, MFU and HFU.
@@ -173,22 +176,36 @@ class Meter:
         self._calls += 1
         self.steps += steps
         self.last = self._at(elapsed / steps, warm_up, work)
-        if math.isnan(self.last.mfu) or (self.last.hfu is not None and math.isnan(self.last.hfu)):
+        short = math.isnan(self.last.mfu) or (self.last.hfu is not None and math.isnan(self.last.hfu))
+        if short:
             self.refused += steps
+            if self._kept:
+                before = self._recent.pop()
+                self._add(*before, sign=-1)
+                self.beside += before[1]
+        elif self._unclear:
+            self.beside += steps
+            self.last = StepTime(self.last.seconds, math.nan, None if self.last.hfu is None else math.nan, warm_up)
         elif not warm_up:
             self._recent.append((elapsed, steps, work))
-            self._all_usual, self._all_work = _added(self._all_usual, self._all_work, steps, work)
-            self._all_seconds += elapsed
-            self._all_steps += steps
+            self._add(elapsed, steps, work)
+        self._kept = not (short or self._unclear or warm_up)
+        self._unclear = short
         if self._problem and not self._warned:
             self._warned = True
             warnings.warn(self._problem, RuntimeWarning, stacklevel=2)
         return self.last
 
+    def _add(self, elapsed: float, steps: int, work: _Work, sign: int = 1) -> None:
+        """To the sums over all steps after the warm-up."""
+        self._all_usual, self._all_work = _added(self._all_usual, self._all_work, sign * steps, work)
+        self._all_seconds += sign * elapsed
+        self._all_steps += sign * steps
+
     @property
     def mean(self) -> StepTime:
-        """The mean over the window: the FLOPs of all its steps, divided by their time, without those that were refused. NaN before there
-        is one."""
+        """The mean over the window: the FLOPs of all its steps, divided by their time, without those that were refused and those
+        beside them. NaN before there is one."""
         steps = sum(steps for _, steps, _ in self._recent)
         if not steps:
             return self._at(math.nan)
@@ -299,7 +316,8 @@ class Meter:
         return f"step {self.steps}, {units.seconds(mean.seconds)} (mean of {in_window}{self._refused()}): {'; '.join(shares)}"
 
     def _refused(self) -> str:
-        return f", {self.refused} refused" if self.refused else ""
+        beside = f", {self.beside} beside them" if self.beside else ""
+        return f", {self.refused} refused{beside}" if self.refused else ""
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()

@@ -89,11 +89,25 @@ def test_a_plain_number_has_no_tokens_and_an_impossible_time_no_mfu(clock):
     meter.step()
     with pytest.warns(RuntimeWarning, match="MFU is impossible"):
         assert meter.metrics() == {"step_seconds": pytest.approx(0.1)}
-    assert meter.mean() == {"step_seconds": 2, "mfu": 0.5}
+    assert meter.mean() == {}  # the time of the call before may have some of its work
     meter = LoopMeter(1e15, device=TOY, tokens=100, clock=clock)
     clock.wait(2)
     meter.step()
     assert meter.metrics()["tokens_per_second"] == pytest.approx(50)
+
+
+def test_tokens_of_a_refused_call_and_of_those_beside_it_are_in_no_mean(clock):
+    step = fk.models.transformer(layers=2, d_model=32, heads=4, kv_heads=2, d_ff=64, vocab=128).train_step(seq=8)
+    meter = LoopMeter(step, device=fk.Device("slow", peak={"bf16": 1e6}, bandwidth=1.0), clock=clock)
+    found = []
+    with pytest.warns(RuntimeWarning, match="MFU is impossible"):
+        for seconds, tokens in ((90, 4), (100, 8), (1e-6, 5), (50, 6), (100, 7)):
+            clock.wait(seconds)
+            meter.step()
+            found.append(meter.metrics(lengths=[tokens]))
+    assert [each.get("tokens_per_second") for each in found] == [4 / 90, 8 / 100, None, None, 7 / 100]
+    assert found[3] == {"step_seconds": pytest.approx(50)}
+    assert meter.mean()["tokens_per_second"] == pytest.approx((4 + 7) / 190)
 
 
 def test_wrong_input(clock):

@@ -139,13 +139,41 @@ def test_what_was_refused_is_in_no_mean(clock):
     meter = fk.Meter(flops_per_step=2265.1e12, device=device, warm_up=0, clock=clock)
     with pytest.warns(RuntimeWarning, match="MFU is impossible"):
         run(meter, clock, 1.353, 12.444, 0.002, 11.715, 11.645)
-    assert meter.refused == 2 and meter.steps == 5
-    assert meter.seconds == pytest.approx((12.444 + 11.715 + 11.645) / 3)
+    assert meter.refused == 2 and meter.steps == 5 and meter.beside == 2  # 12.444 s and 11.715 s
+    assert meter.seconds == pytest.approx(11.645) and meter.mfu * 918 == pytest.approx(194.5, abs=0.1)
     assert meter.mfu == pytest.approx(2265.1 / 918 / meter.seconds) == meter.summary()[-1]["MFU"]
-    assert "(mean of 3, 2 refused)" in str(meter) and math.isfinite(meter.last.mfu)
+    assert "(mean of 1, 2 refused, 2 beside them)" in str(meter) and math.isfinite(meter.last.mfu)
     meter.start()
     run(meter, clock, 11.7, steps=1)
-    assert meter.refused == 2
+    assert meter.refused == 2 and meter.seconds == pytest.approx((11.645 + 11.7) / 2)
+
+
+def test_a_loop_that_waits_every_second_step_has_no_mean(clock):
+    """Six steps of one second of work in 6.1 s. Without the short ones they would be an MFU of 52 %."""
+    meter = fk.Meter(flops_per_step=100, hardware_flops=100, device=TOY, warm_up=0, clock=clock)
+    with pytest.warns(RuntimeWarning, match="MFU is impossible"):
+        found = run(meter, clock, 1.9, 0.1, 2, 0.1, 1.9, 0.1)
+    assert [math.isnan(each.mfu) for each in found] == [False] + [True] * 5 and math.isnan(found[2].hfu)
+    assert math.isnan(meter.mfu) and (meter.refused, meter.beside) == (3, 3)
+    assert str(meter) == "step 6: no time yet after the warm-up, 3 refused, 3 beside them"
+    two = fk.Meter(flops_per_step=100, device=TOY, warm_up=0, clock=clock)
+    for seconds in (2, 2.1, 2):
+        clock.wait(seconds)
+        two.step(steps=2)
+    assert two.mfu == pytest.approx(6 / 6.1)
+
+
+def test_beside_a_refused_step_means_go_back(clock):
+    meter = fk.Meter(flops_per_step=60, device=TOY, window=2, clock=clock)
+    run(meter, clock, 9, 1, 2)
+    before = (meter.mfu, meter.summary()[-1]["MFU"])
+    with pytest.warns(RuntimeWarning, match="MFU is impossible"):
+        run(meter, clock, 4, 0.1)
+    assert (meter.mfu, meter.summary()[-1]["MFU"]) == (pytest.approx(0.3), pytest.approx(before[1]))
+    run(meter, clock, 3, 1.5)
+    assert meter.mfu == pytest.approx(2 * 60 / 3.5 / 100) and meter.summary()[-1]["MFU"] == pytest.approx(
+        3 * 60 / 4.5 / 100
+    )
 
 
 def test_a_refused_step_of_documents_is_in_no_mean_either(clock):
@@ -157,7 +185,11 @@ def test_a_refused_step_of_documents_is_in_no_mean_either(clock):
     clock.wait(1e-6)
     with pytest.warns(RuntimeWarning, match="MFU is impossible"):
         meter.step(lengths=[8, 8])
-    assert (meter.seconds, meter.mfu) == (good.seconds, pytest.approx(good.mfu)) and meter.refused == 1
+    clock.wait(500)
+    assert math.isnan(meter.step(lengths=[8]).mfu) and meter.refused == 1 and meter.beside == 2
+    clock.wait(1000)
+    meter.step(lengths=[8])
+    assert (meter.seconds, meter.mfu) == (pytest.approx(1000), pytest.approx(good.mfu))
 
 
 @pytest.mark.parametrize(
