@@ -15,6 +15,7 @@ except ImportError:
         Callback = object  # type: ignore[misc, assignment, unused-ignore]
 
 from flopkit import devices
+from flopkit.integrations import number_formats
 from flopkit.integrations.loops import LoopMeter
 from flopkit.utilization.gauges import of_flops
 
@@ -32,7 +33,8 @@ class LightningCallback(Callback):  # type: ignore[misc, unused-ignore]
     device : Any, optional
         A name or a `flopkit.Device`. None: the current CUDA device.
     dtype : Any, optional
-        The number format of the products, whose peak is met, or several, as in `mfu`; the trainer's own ``precision`` is not asked. None: bf16.
+        The number format of the products, whose peak is met, or several, as in `mfu`. None: that of the trainer's ``precision``; of
+        ``"32-true"`` that of the weights, and tf32 where torch may round products and the device has it.
     count : int, optional
         Devices. None: the trainer's ``world_size``.
     **loop : Any
@@ -43,7 +45,8 @@ class LightningCallback(Callback):  # type: ignore[misc, unused-ignore]
     ImportError
         Where Lightning is not installed.
     ValueError or TypeError
-        When it is made, for a *work* that a `Meter` refuses.
+        When it is made, for a *work* that a `Meter` refuses. As training begins, where *dtype* is None: for a ``precision`` of several formats
+        (``"transformer-engine"``) and for weights of several; for a format of which the device has no peak.
 
     Warns
     -----
@@ -69,7 +72,8 @@ class LightningCallback(Callback):  # type: ignore[misc, unused-ignore]
     ) -> None:
         if Callback is object:
             raise ImportError("flopkit.integrations.LightningCallback needs Lightning: pip install lightning")
-        of_flops("MFU", "model_flops", work, _ANY if device is None else device, dtype, 1 if count is None else count)
+        card: Any = _ANY if device is None else devices.device(device)
+        of_flops("MFU", "model_flops", work, _ANY if dtype is None else card, dtype, 1 if count is None else count)
         self.work, self.device, self.dtype, self.count, self._loop = work, device, dtype, count, loop
         self.loop: LoopMeter | None = None
         self._seen = self._fed = 0
@@ -79,7 +83,8 @@ class LightningCallback(Callback):  # type: ignore[misc, unused-ignore]
         """Make the meter."""
         count = trainer.world_size if self.count is None else self.count
         device = devices.device() if self.device is None else self.device
-        self.loop = LoopMeter(self.work, device=device, dtype=self.dtype, count=count, **self._loop)
+        dtype = number_formats.of_lightning(trainer, pl_module, device) if self.dtype is None else self.dtype
+        self.loop = LoopMeter(self.work, device=device, dtype=dtype, count=count, **self._loop)
         self._seen = trainer.global_step
         self._forget()
 

@@ -12,6 +12,7 @@ except ImportError:  # said when somebody makes one
     TrainerCallback = object  # type: ignore[misc, assignment]
 
 from flopkit import devices
+from flopkit.integrations import number_formats
 from flopkit.integrations.loops import LoopMeter
 from flopkit.models import from_hf
 
@@ -25,7 +26,7 @@ class TransformersCallback(TrainerCallback):
     ----------
     work : Any, optional
         As in `LoopMeter`. None: a training step of the trainer's model, of *seq* tokens and the global batch, with full recompute where
-        ``gradient_checkpointing`` is on.
+        ``gradient_checkpointing`` is on: to the end of every layer where its ``use_reentrant`` is on, else with PyTorch's early stop.
     seq : int, optional
         Tokens of a sequence, where *work* is None. What the model is really given is counted, in each forward pass of a process: a last
         batch that is smaller, and sequences that are shorter or longer, with the tokens that pad them. Where that cannot be seen, with
@@ -33,7 +34,8 @@ class TransformersCallback(TrainerCallback):
     device : Any, optional
         A name or a `flopkit.Device`. None: the current CUDA device.
     dtype : Any, optional
-        The number format of the products, whose peak is met, or several, as in `mfu`; the trainer's own ``fp16`` or ``bf16`` is not asked. None: bf16.
+        The number format of the products, whose peak is met, or several, as in `mfu`. None: the trainer's own, ``bf16``, ``fp16`` or what
+        accelerate was told, else that of the weights; fp32 is tf32 where torch may round products and the device has it.
     count : int, optional
         Devices. None: the trainer's processes, times the devices of each.
     **loop : Any
@@ -44,7 +46,7 @@ class TransformersCallback(TrainerCallback):
     ImportError
         Where transformers is not installed.
     ValueError
-        As training begins: for neither *work* nor *seq*, for a model that flopkit does not describe, and for one of which some parameters
+        As training begins: for a number format of which the device has no peak, for weights of several formats where *dtype* is None, for neither *work* nor *seq*, for a model that flopkit does not describe, and for one of which some parameters
         are frozen, or only some layers are checkpointed, where *work* is None.
 
     Notes
@@ -96,7 +98,8 @@ class TransformersCallback(TrainerCallback):
         count = args.world_size * max(1, args.n_gpu) if self.count is None else self.count
         work = self._step_of(model, args) if self.work is None else self.work
         device = devices.device() if self.device is None else self.device
-        self.loop = LoopMeter(work, device=device, dtype=self.dtype, count=count, **self._loop)
+        dtype = number_formats.of_transformers(args, model, device) if self.dtype is None else self.dtype
+        self.loop = LoopMeter(work, device=device, dtype=dtype, count=count, **self._loop)
         self._seen = state.global_step
         self._watch(model, args, work)
 
@@ -148,8 +151,10 @@ class TransformersCallback(TrainerCallback):
         batch = args.train_batch_size * replicas * args.gradient_accumulation_steps
         if (args.gradient_checkpointing_kwargs or {}).get("every_n_layers", 1) != 1:
             raise ValueError(f"gradient checkpointing of some layers only: {way.format('recompute')}")
-        recompute = "full" if args.gradient_checkpointing else "none"
-        return from_hf(config).train_step(seq=self.seq, batch=batch, recompute=recompute)
+        how: dict[str, Any] = (
+            {"recompute": "full", "early_stop": not _reentrant(model, args)} if args.gradient_checkpointing else {}
+        )
+        return from_hf(config).train_step(seq=self.seq, batch=batch, **how)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Count the step."""
@@ -188,6 +193,15 @@ class TransformersCallback(TrainerCallback):
         logs.update(found)
         if state.log_history and state.log_history[-1].get("step") == state.global_step:
             state.log_history[-1].update(found)
+
+
+def _reentrant(model: Any, args: Any) -> bool:
+    """Whether checkpoints compute their layer again to its end: what the model was told, else the arguments, else torch's own default."""
+    told = [vars(each).get("_gradient_checkpointing_func") for each in model.modules()]
+    keywords: Any = next(
+        (each.keywords for each in told if hasattr(each, "keywords")), args.gradient_checkpointing_kwargs or {}
+    )
+    return keywords.get("use_reentrant") is not False
 
 
 def _ranks_of_a_replica(model: Any, args: Any) -> int:

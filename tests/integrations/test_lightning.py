@@ -15,7 +15,7 @@ with warnings.catch_warnings():
 
 from flopkit.integrations import LightningCallback  # noqa: E402
 
-TOY = fk.Device("toy", peak={"bf16": 1e12}, bandwidth=1e12)
+TOY = fk.Device("toy", peak={"bf16": 3e12, "fp32": 1e12}, bandwidth=1e12)
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
@@ -82,9 +82,12 @@ def test_a_validation_is_in_no_step(tmp_path):
 
 
 def test_the_peak_is_that_of_the_format(tmp_path):
-    two = fk.Device("two", peak={"bf16": 1e12, "fp16": 4e12}, bandwidth=1e12)
-    for dtype, peak in ((None, 1e12), ("fp16", 4e12)):
-        _, rows = run(tmp_path, LightningCallback(1e11, device=two, dtype=dtype, clock=CLOCK), max_steps=2)
+    two = fk.Device("two", peak={"bf16": 2e12, "fp16": 4e12, "fp32": 1e12}, bandwidth=1e12)
+    for dtype, precision, peak in (
+        (None, "32-true", 1e12), (None, "bf16-mixed", 2e12), (None, "bf16-true", 2e12), ("fp16", "32-true", 4e12)
+    ):  # fmt: skip
+        callback = LightningCallback(1e11, device=two, dtype=dtype, clock=CLOCK)
+        _, rows = run(tmp_path, callback, max_steps=2, precision=precision)
         assert float(rows[-1]["mfu"]) == pytest.approx(1e11 / float(rows[-1]["step_seconds"]) / peak, rel=1e-4)
 
 
@@ -174,3 +177,11 @@ def test_the_strategy_says_how_many_have_batches_of_their_own():
 def test_what_is_no_work_is_refused_before_the_training(work, says, device):
     with pytest.raises((TypeError, ValueError), match=says):
         LightningCallback(work, device=device)
+
+
+def test_a_precision_of_several_formats_asks_for_them():
+    class Trainer:
+        precision, world_size, global_step = "transformer-engine", 1, 0
+
+    with pytest.raises(ValueError, match="the trainer's precision is 'transformer-engine': give dtype="):
+        LightningCallback(1e11, device=TOY).on_train_start(Trainer(), Net())

@@ -10,9 +10,9 @@ import flopkit as fk
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 
-from flopkit.integrations import TransformersCallback  # noqa: E402
+from flopkit.integrations import TransformersCallback, number_formats  # noqa: E402
 
-TOY = fk.Device("toy", peak={"bf16": 1e13}, bandwidth=1e12)
+TOY = fk.Device("toy", peak={"bf16": 3e13, "fp32": 1e13}, bandwidth=1e12)
 CONFIG = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 128,
     "max_position_embeddings": 64, "tie_word_embeddings": False,
@@ -149,12 +149,18 @@ def test_sequences_that_nobody_describes_end_no_training(tmp_path):
     assert run.state.global_step == 2 and not any("mfu" in line for line in run.state.log_history)
 
 
-def test_the_peak_is_that_of_the_format(tmp_path):
-    """bf16's where none is told, whatever format the trainer runs in; an unknown one ends the training before it begins."""
-    two = fk.Device("two", peak={"bf16": 1e13, "fp16": 4e13}, bandwidth=1e12)
-    for dtype, peak in ((None, 1e13), ("fp16", 4e13)):
-        clock = Clock()
-        run = trainer(tmp_path, [clock, TransformersCallback(1e12, device=two, dtype=dtype, clock=clock)], max_steps=2)
+def test_the_peak_is_that_of_the_format(tmp_path, monkeypatch):
+    """The trainer's own where none is told; one without a peak ends the training before it begins."""
+    two = fk.Device("two", peak={"bf16": 2e13, "fp16": 4e13, "fp32": 1e13, "tf32": 1.5e13}, bandwidth=1e12)
+    for dtype, settings, peak in (
+        (None, {}, 1e13), (None, {"bf16": True}, 2e13), ("fp16", {"bf16": True}, 4e13), (None, {"weights": torch.bfloat16}, 2e13),
+        (None, {"tf32": True}, 1.5e13),
+    ):  # fmt: skip
+        clock, weights, rounds = Clock(), settings.pop("weights", torch.float32), settings.pop("tf32", False)
+        callback = TransformersCallback(1e12, device=two, dtype=dtype, clock=clock)
+        run = trainer(tmp_path, [clock, callback], max_steps=2, **settings)
+        run.model.to(weights)
+        monkeypatch.setattr(number_formats, "tf32_switches", lambda rounds=rounds: (rounds, False))
         run.train()
         [line] = [line for line in run.state.log_history if "loss" in line]
         assert line["mfu"] == pytest.approx(1e12 / line["step_seconds"] / peak) and line["step_seconds"] == 1
@@ -162,6 +168,35 @@ def test_the_peak_is_that_of_the_format(tmp_path):
     with pytest.raises(ValueError, match="two has no peak for fp8"):
         run.train()
     assert run.state.global_step == 0
+    run = trainer(tmp_path, [TransformersCallback(1e12, device=fk.Device("one", peak={"bf16": 1e13}, bandwidth=1e12))])
+    with pytest.raises(ValueError, match="one has no peak for fp32; it has bf16"):
+        run.train()
+    run = trainer(tmp_path, [TransformersCallback(1e12, device=two)])
+    run.model.lm_head.to(torch.bfloat16)
+    with pytest.raises(ValueError, match="the weights are in bfloat16 and float32: give dtype="):
+        run.train()
+
+
+@pytest.mark.parametrize(
+    ("settings", "early"),
+    [
+        ({}, True), ({"activation_checkpointing_kwargs": {"use_reentrant": False}}, True),
+        ({"activation_checkpointing_kwargs": {"use_reentrant": True}}, False),
+    ],
+)  # fmt: skip
+def test_the_recompute_is_the_one_that_the_checkpoint_does(tmp_path, settings, early):
+    """Without `use_reentrant`, which transformers 5 switches off, torch stops when it has what the backward pass needs."""
+    callback = TransformersCallback(seq=SEQ, device=TOY)
+    run = trainer(tmp_path, [callback], activation_checkpointing=True, max_steps=1, **settings)
+    run.train()
+    ids = torch.arange(SEQ).repeat(4, 1)
+    report = fk.count(lambda: run.model(input_ids=ids, labels=ids).loss.backward())
+    by_program = report.recompute.flops / report.model_flops
+    step = callback.loop.meter._works[0].under("TORCH")
+    again = step.checkpointed.flops + step.scores_again.flops  # a flash kernel's own, which the count has, too
+    assert again / step.model_flops == pytest.approx(by_program, rel=1e-9)
+    to_the_end = (1 - 2 * 32 * 128 / (step.model_flops / 3 / (4 * SEQ))) / 3  # all but the head's forward pass
+    assert (by_program < 0.95 * to_the_end) is early
 
 
 @pytest.mark.parametrize("attached", [True, False])
