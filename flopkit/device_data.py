@@ -164,7 +164,8 @@ def find(name: Any) -> str:
     ------
     ValueError
         For one that is not in the data, with near names of the same class only, and with
-        the line that makes such a device.
+        the line that makes such a device; for one that is two devices by its case or its
+        blanks, as "tpu v3" is.
     TypeError
         For what is no text.
 
@@ -175,6 +176,10 @@ def find(name: Any) -> str:
     """
     if not isinstance(name, str):
         raise TypeError(f"name={name!r} is not a device in the data: must be a name, such as {next(iter(entries()))!r}")
+    if other := _two(name):
+        raise ValueError(
+            f"name={name!r} is {other[0]} to its driver, letter for letter, and {other[1]} else; write {_or(list(other))}"
+        )
     if known := _known(name):
         return known
     if (other := names.elsewhere(name)) and "fk.device" not in other:
@@ -186,6 +191,19 @@ def find(name: Any) -> str:
         f"name={name!r} is not a device in the data{did_you}{f' {told};' if told else ''} flopkit.device_names() lists them. Another card is "
         f"fk.Device({name!r}, peak={{'bf16': ...}}, bandwidth=..., memory=...), in dense FLOP/s, bytes/s and bytes"
     )
+
+
+def _two(name: str) -> tuple[str, str] | None:
+    """The two devices that *name* may be: what a driver prints so but for case and punctuation, and what it spells.
+
+    >>> _two("tpu v3"), _two("TPU v3"), _two("TPU-V3")
+    (('tpu-v3-core', 'tpu-v3'), None, None)
+    """
+    if name in _printed() or name.lower() in entries():
+        return None
+    driver = next((one for spelled, one in _printed().items() if names.plain(spelled) == names.plain(name)), None)
+    spelled = {names.plain(one): one for one in entries()}.get(names.plain(name))
+    return (driver, spelled) if driver and spelled and driver != spelled else None
 
 
 def _known(name: str) -> str | None:

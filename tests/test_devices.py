@@ -589,9 +589,22 @@ def test_what_drivers_and_frameworks_print(name, printed):
     assert fk.device(printed).name == name
 
 
+@pytest.mark.parametrize("bare", ["P100", "V100", "A100", "A800", "H100", "H800", "nvidia p100", "Tesla P100", "h800"])
+def test_a_name_of_several_boards_is_none_of_them(bare):
+    with pytest.raises(ValueError, match=rf"is not a device in the data; did you mean {bare.split()[-1].lower()}-"):
+        fk.device(bare)
+    assert fk.device("NVIDIA H800").name == "h800-sxm"  # what its driver prints, and PCIe with its own
+
+
 def test_the_letters_of_a_driver_and_the_name_of_the_chip():
     assert fk.device("TPU v3").name == "tpu-v3-core", "one core to JAX"
-    assert {fk.device(one).name for one in ("tpu-v3", "tpu v3", "TPU_v3", "TPU v3 (chip)")} == {"tpu-v3"}
+    assert {fk.device(one).name for one in ("tpu-v3", "TPU-v3", "TPU-V3", "TPU v3 (chip)")} == {"tpu-v3"}
+    for either in ("tpu v3", "TPU_v3", "TPU V3", "Tpu v3", "tpuv3"):
+        with pytest.raises(
+            ValueError,
+            match="is tpu-v3-core to its driver, letter for letter, and tpu-v3 else; write tpu-v3-core or tpu-v3$",
+        ):
+            fk.device(either)
     assert fk.device("amd instinct mi250x").name == "mi250x-gcd" != fk.device("MI250X").name
     # AI-Hypercomputer/maxtext#8: 36.75 TFLOP/s a JAX device of a v3-8 are 59.8 %
     assert fk.mfu(36.75e12, seconds=1, device="TPU v3") == pytest.approx(0.5976, abs=5e-4)
@@ -673,7 +686,7 @@ def test_an_alias_that_another_device_has(alias):
 
 def test_the_aliases_of_one_device_may_repeat_each_other():
     check_aliases({"t4": ["T4", "Tesla T4"]})
-    assert device_data.aliases()["P100"] == "p100-sxm"
+    assert device_data.aliases()["P100-SXM2"] == "p100-sxm"
 
 
 @pytest.mark.parametrize(
