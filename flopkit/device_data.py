@@ -176,9 +176,9 @@ def find(name: Any) -> str:
     """
     if not isinstance(name, str):
         raise TypeError(f"name={name!r} is not a device in the data: must be a name, such as {next(iter(entries()))!r}")
-    if other := _two(name):
+    if both := _two(name):
         raise ValueError(
-            f"name={name!r} is {other[0]} to its driver, letter for letter, and {other[1]} else; write {_or(list(other))}"
+            f"name={name!r} is {both[0]} to its driver, letter for letter, and {both[1]} else; write {_or(list(both))}"
         )
     if known := _known(name):
         return known

@@ -9,6 +9,7 @@ Rules for CUDA alone (precision, layout, sizes, synchronisation) have been teste
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -196,11 +197,27 @@ def _optimizer(seen: _Seen) -> Iterator[Advice]:
     working = [key for key in keys if any(entry.calculates for entry in seen.joined.rows[key].entries)]
     calls = {many: sum(seen.rows[key]["launches"] for key in working if key[0].startswith("_foreach") == many)
              for many in (False, True)}  # fmt: skip
-    change, why = "fused=True, or foreach=True, for the optimiser", f"{calls[False]:,.0f} launches a step update parameter by parameter"  # fmt: skip
+    ways, why = ["fused", "foreach"], f"{calls[False]:,.0f} launches a step update parameter by parameter"
     if calls[False] < LAUNCHES:
-        change, why = "fused=True for the optimiser", f"{calls[True]:,.0f} operators go through all parameters: fused, one does"  # fmt: skip
+        ways, why = ["fused"], f"{calls[True]:,.0f} operators go through all parameters: fused, one does"
+    change = _switches(seen, ways)
     if max(calls[False] - LAUNCHES + 2, calls[True]) > 1 and not any(key[0].startswith("_fused") for key in keys):
         yield Advice("fused optimiser", seen.gain(keys, 0.0), change, why, keys)
+
+
+def _switches(seen: _Seen, ways: Iterable[str]) -> str:
+    """Those of *ways* that the step's optimisers have, by the names that torch's annotations have of them; else what any has."""
+    import torch
+
+    marks = (each.name for each in seen.profile.trace.events if each.kind == "annotation")
+    whose = {mark.removeprefix("Optimizer.step#").split(".")[0] for mark in marks if mark.startswith("Optimizer.step#")}
+    has = [inspect.signature(one).parameters if (one := getattr(torch.optim, name, None)) else () for name in whose]
+    have = [f"{way}=True" for way in ways if has and all(way in each for each in has)]
+    return (
+        f"{', or '.join(have)}{',' * (len(have) > 1)} for the optimiser"
+        if have
+        else "torch.compile of the optimiser's step"
+    )
 
 
 def _launches(seen: _Seen) -> Iterator[Advice]:

@@ -441,6 +441,28 @@ def test_many_tensors_at_once_are_not_one_after_the_other():
     assert "operators go through all parameters" in only["why"] and "foreach" not in only["change"]
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "change"),
+    [
+        ("RMSprop", {"foreach": False}, "foreach=True for the optimiser"),
+        ("SGD", {"foreach": False, "momentum": 0.9}, "fused=True, or foreach=True, for the optimiser"),
+        ("Adadelta", {"foreach": True}, "torch.compile of the optimiser's step"),
+    ],
+)
+def test_the_advice_names_what_the_optimiser_has(name, options, change):
+    """`torch.optim.RMSprop(fused=True)` is a TypeError."""
+    parameters = [torch.nn.Parameter(torch.randn(8, 2)) for _ in range(24)]
+    for each in parameters:
+        each.grad = torch.ones(8, 2)
+    kind = getattr(torch.optim, name)
+    found = profile(kind(parameters, **options).step, time_budget=0.05)
+    (only,) = (row for row in found.advice() if row["advice"] == "fused optimiser")
+    assert only["change"] == change
+    for way in ("fused", "foreach"):
+        if f"{way}=True" in only["change"]:
+            kind(parameters, **{**options, way: True, **({"foreach": None} if way == "fused" else {})})
+
+
 def test_what_attention_by_hand_prepares_goes_with_it(tmp_path):
     """Queries that are scaled first."""
 
