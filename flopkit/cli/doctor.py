@@ -109,6 +109,10 @@ def run(asked: argparse.Namespace) -> tuple[Any, Any]:
         ]
         for what in ("explanations", "near", "considered")
     }
-    about = {"mfu": float(found.mfu), "hfu": None if found.hfu is None else float(found.hfu), "convention": found.convention}
+    about = {
+        "mfu": float(found.mfu),
+        "hfu": None if found.hfu is None else float(found.hfu),
+        "convention": found.convention,
+    }
     about |= {"verdict": found.verdict, "reported": found.reported}
     return {**about, **listed}, found if found.reported or found.explanations else found.table()
