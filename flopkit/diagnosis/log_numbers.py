@@ -13,7 +13,7 @@ __all__ = ["LINES", "Found", "Unclear", "one", "stands"]
 LINES = " \x1e"
 """What lines are joined by that are read together; to a pattern it is blank."""
 
-_KEYS = r"(?:steps?|iter(?:ation)?s?|epochs?|batch(?:es)?|loss|ppl|perplexity|lr|learning[ _]rate|grad(?:ient)?s?|g?norm|time|mem(?:ory)?|util(?:i[sz]ation)?|size|scale|eta|mbs|gbs|bs)"
+_KEYS = r"(?:steps?|iter(?:ation)?s?|epochs?|batch(?:es)?|loss|ppl|perplexity|lr|learning[ _]rate|grad(?:ient)?s?|g?norm|time|mem(?:ory)?|util(?:i[sz]ation)?|size|scale|eta|mbs|gbs|bs|ranks?|nodes?|workers?|layers?|seq[_ ]?len(?:gth)?|[tpcde]p)"
 _TAKEN = re.compile(rf"(?i)(?<![a-z]){_KEYS}['\"]?\s*[:=]?\s*$")  # of a number that is another key's
 _BESIDE = r"(?!\W*(?:mem|vram|hbm|alloc|gpu mem|cuda mem))"
 _ENDS = r"(?![a-z])(?=[^\d,;|)]*(?:[,;|)]|$))"  # of what is said of the number before it, and not of one behind it
@@ -30,7 +30,7 @@ _OLDER_BEHIND = re.compile(rf"(?i)\W{{0,3}}(?:before|previously|baseline|in vali
 _RANGE = re.compile(
     r"(?<![\d.,])(\d[\d.,]*[kKMGT]?\s*(?:±|\+/?-|/|->|→|…|\.{2,3}|\bto\b|\bor\b|\bof\b(?: an?\b| the\b)?)\s*)$"
 )
-_DASH = re.compile(r"(?<![\d.,:/-])(\d[\d.,]*)([kKMGT]?)\s*[-–—~]\s*$")
+_DASH = re.compile(r"(?<![\w.,:/-])(\d[\d.,]*)([kKMGT]?)\s*[-–—~]\s*$")
 _MINUS = re.compile(r"(?:^|[\s:=(])[-−]$")
 _NUMBER_BEFORE = re.compile(r"(?<![A-Za-z\d.,])(\d[\d.,]*(?:[eE][+-]?\d+)?)\s*[kKMGT%]?\s*$")
 
@@ -63,7 +63,7 @@ def stands(pattern: str, line: str, anybody: bool = False) -> list[Found]:
             )
         if (
             re.fullmatch(r"\d{3}(?:\.\d+)?", number)
-            and (many := re.search(r"(?<![\d.,/:-])\d{1,3} $", before))
+            and (many := re.search(r"(?<![\w.,/:-])[1-9]\d{0,2} $", before))
             and not _TAKEN.search(before[: many.start()])
         ):
             raise Unclear(
@@ -125,20 +125,20 @@ def one(found: Iterable[Found], always: bool = False) -> str | None:
     meant = [each for each in meant if each.line == max(one.line for one in meant)]
     if any(not each.older for each in meant):
         meant = [each for each in meant if not each.older]
-    values = [figure("number", each.text) if float(_bare(each.text)) else None for each in meant]
-    best = min(range(len(meant)), key=lambda place: values[place].errors[0] if values[place] else 0.0)  # type: ignore[union-attr]
-    for each, value in zip(meant, values, strict=True):
-        most = values[best]
-        same = (
-            value is most if value is None or most is None else abs(value.value - most.value) <= value.loose + most.half
-        )
-        if not same:
+    read = [_within(each.text) for each in meant]
+    best = min(range(len(meant)), key=lambda place: read[place][1] / (read[place][0] or 1))
+    for each, (value, reach) in zip(meant, read, strict=True):
+        if each is not meant[best] and value != read[best][0] and abs(value - read[best][0]) >= reach + read[best][1]:
             raise Unclear(f"line: {meant[best].text} and {each.text} are two numbers for one; give one of them")
     return meant[best].text
 
 
-def _bare(text: str) -> str:
-    return text.replace(",", "").rstrip("kKMGT")
+def _within(text: str) -> tuple[float, float]:
+    """A number, and how far from it what was printed like this may lie: 24k is 23.5k to 24.5k, and 400 no 405."""
+    if not float(text.replace(",", "").rstrip("kKMGT")):
+        return 0.0, 0.0
+    found = figure("number", text)
+    return found.value, found.loose if text[-1].isalpha() else found.half
 
 
 def _parted(text: str) -> str:

@@ -183,6 +183,11 @@ def test_from_a_line_to_the_cause(line, run, ours, cause):
         ("We measured 5000 tokens/s/GPU, the H100 peak is 989 TFLOPs/GPU", {"tokens_per_s_per_device": "5000"}),
         ("epoch 1 |  ███ 3.21it/s | val 10.5it/s", {"step_seconds": "3.21 steps/s"}),
         ("6.7k tokens/s/GPU (6,667 tokens/s/GPU)", {"tokens_per_s_per_device": "6,667"}),  # one number, twice
+        ("24k tokens/s/GPU, exactly 24,312 tokens/s/GPU", {"tokens_per_s_per_device": "24,312"}),
+        ("25k tokens/s/GPU, exactly 24,612 tokens/s/GPU", {"tokens_per_s_per_device": "24,612"}),
+        ("Llama on 8 H100 380 TFLOPs/GPU", {"tflops_per_device": "380"}),
+        ("rank 0 400 TFLOPs/GPU", {"tflops_per_device": "400"}),
+        ("tp 4 400 TFLOPs/GPU, 41% of the peak", {"tflops_per_device": "400"}),
         ("6,667  tokens/s/GPU  41.2% MFU", {"tokens_per_s_per_device": "6,667", "reported": "41.2 %"}),
         ("step 100 tokens/s/gpu 6,667 mfu 39.1%", {"tokens_per_s_per_device": "6,667"}),
         ("H100 tokens/s/GPU 6667", {"tokens_per_s_per_device": "6667"}),
@@ -199,6 +204,8 @@ def test_text_that_says_which_number_is_the_rate(line, arguments):
     ("line", "message"),
     [
         ("without compile 3.4k tokens/s/GPU, with compile 5.0k tokens/s/GPU", "line: 5.0k and 3.4k are two numbers for one"),
+        ("average 5.0k tokens/s/GPU, best 5.1k tokens/s/GPU", "line: 5.1k and 5.0k are two numbers for one"),
+        ("400 TFLOPs/GPU, then 405 TFLOPs/GPU", "line: 405 and 400 are two numbers for one"),
         ("5000 tokens/s/GPU, tokens/s/GPU: 3400", "line: 5000 and 3400 are two numbers for one"),
         ("5000 tokens/s/GPU, 38% MFU, 43% MFU", "line: 43 and 38 are two numbers for one"),
         ("6000 tokens/s/GPU, MFU 0.38, MFU: 43%", "line: 43 and 38 are two numbers for one"),
