@@ -185,3 +185,10 @@ def test_a_precision_of_several_formats_asks_for_them():
 
     with pytest.raises(ValueError, match="the trainer's precision is 'transformer-engine': give dtype="):
         LightningCallback(1e11, device=TOY).on_train_start(Trainer(), Net())
+    only = fk.Device("only", peak={"fp32": 1e12}, bandwidth=1e12)
+    Trainer.precision = "32-true"
+    callback = LightningCallback(1e11, device=only)  # without bf16, which nobody asked for
+    callback.on_train_start(Trainer(), Net())
+    assert callback.loop is not None
+    with pytest.raises(ValueError, match="is not a device in the data"):
+        LightningCallback(1e11, device="h1000")
