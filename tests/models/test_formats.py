@@ -462,6 +462,10 @@ def test_the_absorbed_matrices_of_latent_attention_are_those_of_the_checkpoint()
     ({"quant_method": "compressed-tensors", "config_groups": {"a": group(strategy="token")}}, "strategy='token'"),
     ({"quant_method": "compressed-tensors", "config_groups": {"a": group()}, "sparsity_config": {"format": "sparse-24-bitmask"}}, "sparse-24"),
     ({"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP3"}, "kv_cache_quant_algo='FP3'"),
+    ({"quant_method": "compressed-tensors", "format": "dense", "config_groups": {"a": group()}}, "format='dense'.*not compressed"),
+    ({"quant_method": "compressed-tensors", "quantization_status": "frozen", "config_groups": {"a": group()}}, "quantization_status='frozen'"),
+    ({"quant_method": "mxfp4"}, "it packs experts, and there are none"),
+    ({"quant_method": "gptq", "bits": 4, "modules_in_block_to_quantize": 3}, "modules_in_block_to_quantize=3"),
 ])  # fmt: skip
 def test_bytes_of_what_is_not_read_are_refused_unless_a_format_is_given(quantization, why):
     model = fk.from_hf({**LLAMA, "quantization_config": quantization})
@@ -483,6 +487,27 @@ def test_bytes_of_what_is_not_read_are_refused_unless_a_format_is_given(quantiza
         assert model.weight_bytes(given) == plain.weight_bytes(given)
         assert model.decode(context=8, weights=given).bytes == plain.decode(context=8, weights=given).bytes
     assert model.train_memory(seq=8).total == plain.train_memory(seq=8).total and "not known" in repr(model)
+
+
+def test_gptq_of_some_modules_leaves_the_others():
+    """Lists of modules that are packed together; what none of them names stays in bf16."""
+    alone = {"quant_method": "gptq", "bits": 4, "group_size": 128}
+    attention = [["self_attn.k_proj", "self_attn.v_proj", "self_attn.q_proj"], ["self_attn.o_proj"]]
+    whole, some = (
+        fk.from_hf({**LLAMA, "quantization_config": alone | more})
+        for more in ({}, {"modules_in_block_to_quantize": attention})
+    )
+    mlp = LLAMA["num_hidden_layers"] * 3 * LLAMA["hidden_size"] * LLAMA["intermediate_size"]
+    packed = some.weight_bytes() - 2 * mlp  # as the whole without the MLPs
+    less = fk.from_hf(
+        {
+            **LLAMA,
+            "quantization_config": alone
+            | {"modules_in_block_to_quantize": attention + [["mlp.gate_proj", "mlp.up_proj"], ["mlp.down_proj"]]},
+        }
+    )
+    assert less.weight_bytes() == whole.weight_bytes() < some.weight_bytes() and not some.notes
+    assert packed < whole.weight_bytes() and some.params == whole.params
 
 
 def test_routers_that_are_no_module_stay_as_they_are():

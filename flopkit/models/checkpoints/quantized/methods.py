@@ -129,7 +129,20 @@ def _gptq(said: Said) -> Plan:
         raise NotRead("the marlin format")
     packed = grouped("gptq", said.number("bits"), _group(said.number("group_size", default=128, least=-1)))
     ignore = said.listed("modules_to_not_convert")
-    return Plan(groups=((None, packed),), ignore=ignore, head=said.get("lm_head") is True, compute=said.base)
+    return Plan(groups=((_alone(said), packed),), ignore=ignore, head=said.get("lm_head") is True, compute=said.base)
+
+
+def _alone(said: Said) -> tuple[str, ...] | None:
+    """The modules of a layer that GPTQ packed where it was told to leave the others, in lists of those that it packs together."""
+    lists = said.get("modules_in_block_to_quantize", "inside_layer_modules", default=[])
+    inner = (
+        [each for one in lists for each in (one if isinstance(one, (list, tuple)) else [one])]
+        if isinstance(lists, (list, tuple))
+        else [lists]
+    )
+    if not all(isinstance(each, str) for each in inner):
+        raise NotRead(f"modules_in_block_to_quantize={short(lists)}")
+    return tuple(inner) or None
 
 
 def _auto_round(said: Said) -> Plan:
@@ -180,6 +193,13 @@ def _plain(dtype: Any, key: str) -> str:
 
 def _compressed(said: Said) -> Plan:
     """compressed-tensors: groups of modules, each with what its weights and activations are."""
+    if (
+        said.get("format", default="") == "dense"
+        or said.get("quantization_status", default="compressed") != "compressed"
+    ):
+        raise NotRead(
+            f"format={short(said.get('format'))}, quantization_status={short(said.get('quantization_status'))}: weights that are not compressed"
+        )
     if (sparsity := said.inside("sparsity_config")).get("format") not in (None, "dense"):
         raise NotRead(f"sparsity_config with the format {short(sparsity['format'])}")
     groups = said.inside("config_groups")
