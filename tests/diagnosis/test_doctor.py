@@ -12,6 +12,7 @@ from flopkit.diagnosis.findings import HIGH, LOW
 from flopkit.diagnosis.hybrids import hybrid_flops_per_token
 from flopkit.models.files.configs import hf_config
 from flopkit.published.training import llm_foundry_runs
+from flopkit.recordings.bridge import SEQUENCES
 
 # Llama-3-8B, by hand from its config.json: layers, heads, head_dim, width, hidden, kv width, vocabulary.
 LAYERS, HEADS, DIM, WIDTH, HIDDEN, KEYS, WORDS = 32, 32, 128, 4096, 14336, 1024, 128256
@@ -673,7 +674,7 @@ def test_the_tables_of_megatron_bridge_count_hybrids_by_the_same_formula():
     rows = {
         (row["model"], row["seq"]): row["GFLOPs"]
         for row in fk.recordings.megatron_bridge()
-        if "nemotron" in row["model"]
+        if "nemotron" in row["model"] and f"r{row['release']}" not in SEQUENCES
     }
     assert len({model for model, _ in rows}) == 2
     for (model, seq), printed in rows.items():

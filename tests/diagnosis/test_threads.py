@@ -7,6 +7,7 @@ import pytest
 
 import flopkit as fk
 from flopkit.diagnosis.chance import BAR, BAR_OF_TWO_DIGITS, Window, fits
+from flopkit.recordings.bridge import SEQUENCES
 
 TINY = {"model_type": "llama", "vocab_size": 32000, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22,
         "num_attention_heads": 32, "num_key_value_heads": 4}  # fmt: skip
@@ -97,9 +98,10 @@ def test_what_was_printed(row):
 
 
 def test_nvidia_s_tables():
-    """Megatron-Bridge, releases 25.09 to 26.04, as they are printed: a row of each model, length and release."""
-    rows = {(row["workload"], row["seq"], row["table"]): row for row in fk.recordings.find(dataset="megatron_bridge")}
-    found, hybrids = [], []
+    """Megatron-Bridge, releases 25.09 to 26.06 but those that round tokens/s to sequences, as they are printed: a row of each model, length and release."""
+    printed = [row for row in fk.recordings.find(dataset="megatron_bridge") if row["table"] not in SEQUENCES]
+    rows = {(row["workload"], row["seq"], row["table"]): row for row in printed}
+    found, hybrids, mended = [], [], []
     for (model, seq, _), row in rows.items():
         rate = {"tokens_per_s_per_device": str(int(row["value"])), "reported": f"{row['printed_TFLOPs']} TFLOP/s"}
         names = [
@@ -107,7 +109,9 @@ def test_nvidia_s_tables():
             for each in fk.doctor(model=model, seq=seq, device=row["device_name"], dtype="bf16", **rate).explanations
         ]
         (hybrids if model.startswith("nemotron") else found).append((model, names))
+        mended = mended + [names] if model.startswith("gpt-oss") and row["table"] == "r26.06" else mended
     assert len(found) > 15 and sum(bool(names) for _, names in found) >= 0.95 * len(found), found
+    assert mended and all(names == ["router left out"] for names in mended)  # its MLP has had three matrices since
     for model, names in hybrids:
         also = ", with 2 of multi-token prediction" if "super" in model else ""
         assert names[:1] == [f"Megatron's hybrid layers{also}"], (model, names)
@@ -115,7 +119,7 @@ def test_nvidia_s_tables():
     for model, names in found:
         if model.startswith("llama") and names:
             assert names[0] == "no mistake", model
-        if model.startswith("gpt-oss") and names:
+        if model.startswith("gpt-oss") and names and names not in mended:
             assert any("with two matrices for three in the MLP" in name for name in names), names
 
 
