@@ -337,15 +337,24 @@ class Fields:
 
     def windows(
         self, *, every: int = 0, every_key: tuple[str, ...] = (), first: str = "", switch: str = "", listed: bool = False,
-        rotary: Any = None,
+        uniform: bool = False, rotary: Any = None,
     ) -> dict[str, Any]:  # fmt: skip
         """Which layers have a window: those that ``layer_types`` lists, else those from number *first* on, but each *every*-th.
 
         *first*, *every_key*: keys of these numbers. *switch*: the key of a flag without which no layer has one. *listed*: nothing
-        but ``layer_types`` says it. *rotary*: features of a head that these layers turn, where it is another number than that of the rest.
+        but ``layer_types`` says it. *uniform*: transformers' class reads no ``layer_types``, and all layers have the window; a list that
+        says otherwise is refused. *rotary*: features of a head that these layers turn, where it is another number than that of the rest.
         """
-        if (switch and not self.flag(switch)) or not (window := self.get("sliding_window")):
+        window = None if switch and not self.flag(switch) else self.get("sliding_window")
+        said = self.listed("layer_types")
+        if window is None:
+            self.windowless(said)
             return {}
+        if uniform and WHOLE in said:
+            raise ValueError(
+                f"layer_types: {WHOLE!r} beside sliding_window={sizes.short(window)}: transformers' class of {self.kind} reads no layer_types and "
+                "gives each layer the window; write sliding_window=null for none"
+            )
         if listed:
             self.key("layer_types")
         layers = self.need("layers")
@@ -354,9 +363,19 @@ class Fields:
             every = next((self.count(key, every) for key in every_key if self.fields.get(key) is not None), every)
         usual = [i >= start and not (every and (i + 1) % every == 0) for i in range(layers)]
         order = self.order(layers, (WINDOWED, WHOLE), [WINDOWED if each else WHOLE for each in usual])
+        if order.count(0):
+            window = sizes.size("sliding_window", window)  # one of 0 hides each token from itself; null is for none
         if order.count(0) in (0, layers):
             return {"window": WindowedLayers(window, rotary=rotary)} if order.count(0) else {}
         return {"window": WindowedLayers(window, layers=order.count(0), rotary=rotary), "order": order}
+
+    def windowless(self, types: list[Any]) -> None:
+        """Refuse *types* of layers with a window where none is said, or a flag switches it off: transformers raises, or masks by a window
+        that its flash attention does not have."""
+        if WINDOWED in types:
+            raise ValueError(
+                f"layer_types: {WINDOWED!r}, and no window: sliding_window is null, or use_sliding_window is off; correct the one that is wrong"
+            )
 
     def kinds(self, key: str, layers: int, known: tuple[str, ...], usual: list[str], beyond: bool = False) -> list[str]:
         """What a list says of each layer, else what is *usual*; *beyond*: whether it may go
