@@ -51,6 +51,7 @@ def test_activations_that_torch_has_not():
     for kind, inner in gated.items():
         cost = fk.activation(kind, elements=300, dtype="fp32")
         assert counted(lambda a, b, inner=inner: inner(a) * b, x, y) == (cost.vector_flops, cost.bytes + between)
+
     def clamped(a, b):
         return F.silu(a.clamp(max=10.0)) * b.clamp(-10.0, 10.0)
 
