@@ -20,20 +20,8 @@ from flopkit.models.transformer import WindowedLayers
 from flopkit.names import hint
 
 __all__ = [
-    "ACTS",
-    "ACT_KEYS",
-    "KEYS",
-    "MOST_LAYERS",
-    "TEXT_PARTS",
-    "TIED",
-    "WHOLE",
-    "WINDOWED",
-    "Fields",
-    "class_names",
-    "in_transformers",
-    "left_out",
-    "type_of_class",
-]
+    "ACTS", "ACT_KEYS", "KEYS", "MOST_LAYERS", "TEXT_PARTS", "TIED", "WHOLE", "WINDOWED", "Fields", "class_names", "in_transformers", "left_out", "type_of_class",
+]  # fmt: skip
 
 T = TypeVar("T")
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -262,10 +250,8 @@ class Fields:
                 raise ValueError(
                     f"{own} is missing, and {key}={numbers[key]} stands here, which is no key of a {self.kind}: call it {own}"
                 )
-        for key in (
-            *(key for key in keys if key in self.fields),
-            *keys,
-        ):  # what the file says under any name comes first
+        # what the file says under any name comes first
+        for key in (*(key for key in keys if key in self.fields), *keys):
             if self.said(key) is not None:
                 return key
         raise ValueError(
@@ -346,15 +332,12 @@ class Fields:
         says otherwise is refused. *rotary*: features of a head that these layers turn, where it is another number than that of the rest.
         """
         window = None if switch and not self.flag(switch) else self.get("sliding_window")
-        said = self.listed("layer_types")
         if window is None:
-            self.windowless(said)
+            self.windowless(self.listed("layer_types"))
             return {}
-        if uniform and WHOLE in said:
-            raise ValueError(
-                f"layer_types: {WHOLE!r} beside sliding_window={sizes.short(window)}: transformers' class of {self.kind} reads no layer_types and "
-                "gives each layer the window; write sliding_window=null for none"
-            )
+        if uniform and WHOLE in self.listed("layer_types"):
+            why = f"transformers' class of {self.kind} reads no layer_types and gives each layer the window; sliding_window=null is for none"
+            raise ValueError(f"layer_types: {WHOLE!r} beside sliding_window={sizes.short(window)}: {why}")
         if listed:
             self.key("layer_types")
         layers = self.need("layers")
@@ -370,16 +353,13 @@ class Fields:
         return {"window": WindowedLayers(window, layers=order.count(0), rotary=rotary), "order": order}
 
     def windowless(self, types: list[Any]) -> None:
-        """Refuse *types* of layers with a window where none is said, or a flag switches it off: transformers raises, or masks by a window
-        that its flash attention does not have."""
+        """Refuse *types* of layers with a window where there is none: transformers raises, or its flash attention has none and its masks do."""
         if WINDOWED in types:
-            raise ValueError(
-                f"layer_types: {WINDOWED!r}, and no window: sliding_window is null, or use_sliding_window is off; correct the one that is wrong"
-            )
+            why = "sliding_window is null, or use_sliding_window is off; correct the one that is wrong"
+            raise ValueError(f"layer_types: {WINDOWED!r}, and no window: {why}")
 
     def kinds(self, key: str, layers: int, known: tuple[str, ...], usual: list[str], beyond: bool = False) -> list[str]:
-        """What a list says of each layer, else what is *usual*; *beyond*: whether it may go
-        on, with layers that are passed over."""
+        """What a list says of each layer, else what is *usual*; *beyond*: whether it may go on, with layers that are passed over."""
         found = self.listed(key) or usual
         found = found[:layers] if beyond else found
         if len(found) != layers:
