@@ -35,7 +35,7 @@ class Kind(NamedTuple):
     executed: bool = True  # whether programs do it: some conventions count work that none does
     of_model: bool = False  # whether whole models keep it, and single layers do not
     shares: tuple[float, ...] = (1, 0, 0.5)  # how much of it a convention may count; a single share is nobody's choice
-    goes_with: str = ""  # of element-wise work: the multiply-adds whose share it takes
+    goes_with: str = ""  # the multiply-adds whose share it takes: of element-wise work, of an indexer
 
     def __str__(self) -> str:
         return self.text
@@ -49,6 +49,8 @@ KINDS: Mapping[str, Kind] = _by_name(
     Kind("products", "matrix products and convolutions", shares=(1,)),
     Kind("scores", "attention, the pairs that the mask lets through"),
     Kind("hidden", "attention, the pairs that the mask hides"),
+    Kind("index", "an indexer, the pairs that the mask lets through", goes_with="scores"),
+    Kind("hidden_index", "an indexer, the pairs that the mask hides", goes_with="hidden"),
     Kind("router", "the router of a mixture of experts"),
     Kind("head", "the product with the output vocabulary"),
     Kind("embedding", "the input embedding, were it a one-hot product instead of a look-up", executed=False),
@@ -58,6 +60,8 @@ KINDS: Mapping[str, Kind] = _by_name(
     Kind("vectors", "norms and biases, were each of their parameters a multiply-add a token", executed=False, of_model=True),
     Kind("positions", "learned positions, were each of their parameters a multiply-add a token", executed=False, of_model=True),
     Kind("idle", "experts that a token does not choose, had it gone through them", executed=False, of_model=True),
+    Kind("unused", "parameters that no token uses, were each of them a multiply-add a token", executed=False, of_model=True),
+    Kind("balance", "what is missing to a multiply-add a token for each parameter in use; below zero where there is more", executed=False, of_model=True),
     Kind("pairs", "all positions of the score matrix, were each of them one multiply-add", executed=False, of_model=True,
          shares=(1, 0, 0.5, 1.5)),
 )  # fmt: skip
@@ -95,9 +99,11 @@ class Convention:
         (scale and softmax, in `Cost.vector_flops`) has the same shares.
     router, head, embedding, recompute : float, optional
         The shares of work of that kind.
-    tied, vectors, positions, idle, pairs : float, optional
+    tied, vectors, positions, idle, unused, balance, pairs : float, optional
         The shares of what a whole model keeps beside its work, for conventions that count parameters or positions and not
         what is executed: see `KINDS`. For *pairs* the share may be 1.5, which is three FLOPs a position.
+        With *balance* each parameter counts as one multiply-add a token, however many rows its product reads; products that
+        multiply no parameter (the states of linear attention) do not count then, nor do an indexer's scores.
     outside_again : bool, optional
         Whether full recompute in a training step repeats embedding and head, too.
 
@@ -130,6 +136,8 @@ class Convention:
     vectors: float = 0
     positions: float = 0
     idle: float = 0
+    unused: float = 0
+    balance: float = 0
     pairs: float = 0
     outside_again: bool = False
 
@@ -159,6 +167,8 @@ class Convention:
         known = KINDS.get(kind) or VECTOR_KINDS.get(kind)
         if known is None:
             raise _unknown(kind)
+        if kind in ("index", "hidden_index") and self.balance:  # parameters count, and it has none
+            return 0
         share: float = known.shares[0] if len(known.shares) == 1 else getattr(self, known.goes_with or kind)
         return share
 

@@ -281,12 +281,12 @@ class Cost:
         Raises
         ------
         ValueError
-            For a convention that counts parameters or positions, such as PALM, where this
-            is a single layer with such: norms, biases, learned positions, experts; for
-            CHINCHILLA, scores. A whole model, `flopkit.load`, keeps what it asks for.
+            For a convention that counts parameters or positions, such as PALM, where this is a single layer with such: norms,
+            biases, learned positions, experts; for CHINCHILLA, scores. A whole model, `flopkit.load`, keeps what it asks for,
+            but for one whose parts see different numbers of tokens (CLIP, Whisper, Swin).
         """
         convention = as_convention(convention)
-        if convention.of_models and not self.parts:
+        if convention.of_models:
             self._ask_for_a_model(convention)
         parts = tuple(part.under(convention) for part in self.parts)
         return self._altered(convention=convention, parts=parts)
@@ -299,10 +299,12 @@ class Cost:
             if convention.share(kind) and kind not in self.macs_by_kind and any(has.issuperset(sign) for sign in signs)
         ]
         if missing:
-            raise ValueError(
-                f"{convention} counts {' and '.join(missing)} from per-token totals, which {self.name} alone does not have: "
-                f"use a whole model of text, e.g. fk.load('llama-3-8b').forward(seq=4096).under({str(convention)!r})"
+            why = (
+                f"which {self.name} alone does not have: use a whole model of text, e.g. fk.load('llama-3-8b').forward(seq=4096).under({str(convention)!r})"
+                if not self.parts or "products" not in has
+                else f"which {self.name} does not have: some of its parts see another number of tokens (two towers, later stages, sound)"
             )
+            raise ValueError(f"{convention} counts {' and '.join(missing)} from per-token totals, {why}")
 
     # -- showing itself ---------------------------------------------------------------------------------------
 

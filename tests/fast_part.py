@@ -18,6 +18,8 @@ THOROUGH = (
     "models/test_vision.py",
     "models/test_convnets.py",
     "models/test_display_names.py",
+    "models/test_activations.py",
+    "models/test_windows.py",
     "book/gallery",
     "book/test_site.py",
     "browser",

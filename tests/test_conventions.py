@@ -31,11 +31,21 @@ def vector_worth(convention):
 
 
 def test_presets():
-    unexecuted = dict.fromkeys(("padding", "embedding", "tied", "vectors", "positions", "idle", "pairs"), 0)
-    everything = {"products": 2, "scores": 2, "hidden": 0, "router": 2, "head": 2, "recompute": 2} | unexecuted
+    beside = ("padding", "embedding", "tied", "vectors", "positions", "idle", "unused", "balance", "pairs")
+    executed = {"products": 2, "scores": 2, "hidden": 0, "router": 2, "head": 2, "recompute": 2}
+    everything = executed | {"index": 2, "hidden_index": 0} | dict.fromkeys(beside, 0)
+    all_pairs = {**everything, "hidden": 2, "hidden_index": 2}
     assert worth(EXACT) == everything
-    assert worth(TORCH) == {**everything, "hidden": 2}
-    assert worth(FVCORE) == {kind: int(n > 0) for kind, n in {**everything, "hidden": 2}.items()}
+    assert worth(TORCH) == all_pairs
+    assert worth(FVCORE) == {kind: int(n > 0) for kind, n in all_pairs.items()}
+
+
+def test_an_indexer_s_scores_count_like_attention_s_but_where_parameters_do():
+    half = worth(HALF)
+    assert (half["index"], half["hidden_index"]) == (1, 1)
+    for name in ("PALM", "LLM_FOUNDRY", "NANOGPT", "TORCHTITAN", "TORCHTITAN_2024", "SIX_N", "SIX_N_ACTIVE"):
+        found = worth(fk.conventions.PRESETS[name])
+        assert (found["index"], found["hidden_index"], found["balance"]) == (0, 0, 2)
 
 
 SHARES = [
@@ -49,6 +59,8 @@ SHARES = [
     "vectors",
     "positions",
     "idle",
+    "unused",
+    "balance",
     "pairs",
 ]
 
@@ -155,7 +167,7 @@ def test_a_preset_has_its_name_in_the_data_and_in_the_module():
 def test_a_convention_has_a_share_of_every_kind_that_leaves_a_choice():
     fields = [field.name for field in dataclasses.fields(Convention)]
     assert set(fields) - {"name", "source", "fma", "outside_again"} == {
-        name for name, kind in KINDS.items() if len(kind.shares) > 1
+        name for name, kind in KINDS.items() if len(kind.shares) > 1 and not kind.goes_with
     }
     assert [kind.name for kind in (KINDS | VECTOR_KINDS).values()] == [*KINDS, *VECTOR_KINDS]
     assert {kind.goes_with for kind in VECTOR_KINDS.values()} - {""} <= set(KINDS)

@@ -420,13 +420,20 @@ def test_moe_drops_what_comes_late(capacity):
     check(counted, right)
 
 
+def oai(gate, up):
+    """As transformers' gpt-oss has it."""
+    gate, up = gate.clamp(max=7.0), up.clamp(-7.0, 7.0)
+    return (up + 1) * (gate * torch.sigmoid(gate * 1.702))
+
+
 TORCH_ACTIVATIONS = {
     "relu": F.relu, "relu6": F.relu6, "leaky_relu": F.leaky_relu, "relu2": lambda x: F.relu(x) ** 2,
     "sigmoid": torch.sigmoid, "tanh": torch.tanh, "silu": F.silu, "gelu": F.gelu,
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),
     "hardsigmoid": F.hardsigmoid, "hardswish": F.hardswish,
     "swiglu": lambda gate, up: F.silu(gate) * up, "geglu": lambda gate, up: F.gelu(gate) * up,
-    "reglu": lambda gate, up: F.relu(gate) * up,
+    "geglu_tanh": lambda gate, up: F.gelu(gate, approximate="tanh") * up, "reglu": lambda gate, up: F.relu(gate) * up,
+    "swiglu_clamped": lambda gate, up: F.silu(gate.clamp(max=10)) * up.clamp(-10, 10), "swiglu_oai": lambda gate, up: oai(gate, up),
 }  # fmt: skip
 
 

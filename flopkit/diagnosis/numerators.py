@@ -111,13 +111,14 @@ def in_work(
     """
     kinds = _Kinds.of(model, sizes, trained, ("selective", "full", "early"))
     base, tokens = kinds.model(_EXACT), kinds.tokens
-    found: list[tuple[str, Mistake]] = [("", each) for each in _of(kinds, base, recompute)]
+    counted = _known(model)
+    found: list[tuple[str, Mistake]] = [("", each) for each in _of(kinds, base, recompute, counted)]
     found += [("", each) for each in _rules(model, kinds, base, sizes, trained, recompute)]
     for name, why, prior, other in _others(model, sizes, trained, context, variants or {}):
         scale = tokens / other.tokens  # of a packed context
         if abs(other.model(_EXACT) * scale / base - 1) < 1e-4:
             continue  # it makes no difference here
-        for convention, (also, more, common) in {_EXACT: ("", "", 1.0), **_WORK}.items():
+        for convention, (also, more, common) in {_EXACT: ("", "", 1.0), **counted}.items():
             if prior * common >= _LEAST:
                 found.append(
                     (name, _joined(also, more, other.model(convention) * scale / base, name, why, prior * common))
@@ -126,6 +127,8 @@ def in_work(
     found += _as_hybrid(model, sizes, base / tokens, 2 if variants else 0)
     for divided, degree in (shards or {}).items():
         for convention, also, common in ((_EXACT, "", 0.5), (PALM, _WORK[PALM][0], 1.0), (SIX_N_ACTIVE, "6N", 1.0)):
+            if convention is not _EXACT and convention not in counted:
+                continue
             by_parameters = {kind: macs for kind, macs in kinds.passes.items() if kind not in _OF_LENGTH}
             flops = convention.flops(kinds.passes) - convention.flops(by_parameters) * (degree - 1) / degree
             name, why = (
@@ -147,13 +150,20 @@ def _joined(also: str, more: str, ratio: Any, name: str, why: str, prior: float)
     return Mistake(f"{also}, with {name}", float(ratio), f"{more}; {why}" if more else why, prior, 2)
 
 
-def _of(kinds: _Kinds, base: Any, recompute: str) -> Iterator[Mistake]:
+def _known(model: Model) -> Mapping[Convention, tuple[str, str, float]]:
+    """`_WORK`, without 6N for a model whose parts see different numbers of tokens."""
+    return {each: said for each, said in _WORK.items() if model.one_length or not each.balance}
+
+
+def _of(
+    kinds: _Kinds, base: Any, recompute: str, known: Mapping[Convention, tuple[str, str, float]]
+) -> Iterator[Mistake]:
     """Conventions, and recompute that is counted."""
-    for convention, (name, why, prior) in {_EXACT: ("", "", 1.0), **_WORK}.items():
+    for convention, (name, why, prior) in {_EXACT: ("", "", 1.0), **known}.items():
         if name:
             yield Mistake(name, float(kinds.model(convention) / base), why, prior)
     spares = any(kinds.again["early"].get(kind, 0) != macs for kind, macs in kinds.again["full"].items())
-    for convention, (name, why, prior) in {_EXACT: ("", "", 1.0), **_WORK}.items():
+    for convention, (name, why, prior) in {_EXACT: ("", "", 1.0), **known}.items():
         if name and abs(kinds.model(convention) / base - 1) < 1e-6:
             continue  # of a dense model, all experts
         for what, policy, under, reason, common in _again(convention, recompute, spares):
@@ -204,7 +214,10 @@ def _rules(
 ) -> Iterator[Mistake]:
     """Numerators that no part of the model makes: a name's N, and rules about frozen weights."""
     named = {float(billions): f"the name's {billions}B" for billions in _NAMED.findall(model.name)}
+    known = _known(model)
     for convention in (SIX_N_ACTIVE, _work("no scores", scores=0)):
+        if convention not in known:
+            continue
         rounded = float(f"{kinds.model(convention) / (6e9 * kinds.tokens):.1e}")
         named.setdefault(rounded, f"a rounded {rounded:g}B")
     why = "the number of parameters in a model's name, or on its card, is rounded"
@@ -223,11 +236,15 @@ def _rules(
         why = "as for LoRA: frozen weights have no gradient, so a step is two forward passes and not three; trained= says what is trained"
         yield Mistake("frozen weights: two thirds of a full step", 2 / 3, why, POSSIBLE)
         for convention in (PALM, SIX_N_ACTIVE, _work("hidden", hidden=1)):
-            name, more, prior = _WORK[convention]
+            if convention not in known:
+                continue
+            name, more, prior = known[convention]
             yield _joined(name, more, kinds.model(convention) * 2 / 3 / base, "frozen weights: two thirds of a full step", why, POSSIBLE * prior)  # fmt: skip
         why = _ALONE
         for convention in (_EXACT, PALM, SIX_N_ACTIVE, _work("hidden", hidden=1)):
-            name, more, prior = _WORK.get(convention, ("", "", 1.0))
+            if convention is not _EXACT and convention not in known:
+                continue
+            name, more, prior = known.get(convention, ("", "", 1.0))
             yield _joined(name, more, kinds.model(convention) / 3 / base, "the forward pass alone", why, RARE * prior)
     if trained == "all" and (wide := _windows_at_width(model, kinds, sizes)) is not None:
         why = "a query counts all positions of a layer without a window and W of one with it, as torchtitan does since pull request 4300"

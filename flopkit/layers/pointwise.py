@@ -40,8 +40,12 @@ ACTIVATIONS: Mapping[str, Activation] = {
     "hardswish": Activation(5, "x·hardsigmoid(x): add, two compares, divide, multiply"),
     "swiglu": Activation(4, "silu(gate)·up: exponential, add, divide, multiply", inputs=2),
     "geglu": Activation(6, "gelu(gate)·up: four multiplies, erf, add", inputs=2),
+    "geglu_tanh": Activation(10, "gelu_tanh(gate)·up: seven multiplies, two adds, tanh", inputs=2),
     "reglu": Activation(2, "relu(gate)·up: compare, multiply", inputs=2),
-}
+    "swiglu_clamped": Activation(7, "silu(g)·u, g = min(gate, 10), u = up between ±10: three compares, exponential, add, divide, multiply", inputs=2),
+    "swiglu_oai": Activation(10, "(u + 1)·g·sigmoid(1.702·g), g = min(gate, 7), u = up between ±7: three compares, two adds, three multiplies, "
+                             "exponential, divide", inputs=2),
+}  # fmt: skip
 """The activations by name, and what each costs."""
 
 
@@ -51,8 +55,8 @@ def activation(kind: str, *, elements: Size, dtype: DType = "bf16") -> Cost:
 
     FLOPs: none. Vector FLOPs: ``flops(kind)·elements``; one evaluation of exp, tanh or erf is one, a change of sign is
     none. `ACTIVATIONS` lists each recipe: 1 for relu and tanh, 3 for sigmoid and silu, 4 for swiglu and quick_gelu, 5 for
-    gelu, 9 for gelu_tanh.
-    Bytes: the input read, the output written; swiglu, geglu and reglu read two inputs (gate and up). Parameters: none.
+    gelu, 9 for gelu_tanh, 10 for geglu_tanh (Gemma) and swiglu_oai (gpt-oss).
+    Bytes: the input read, the output written; swiglu, geglu, reglu and their variants read two inputs (gate and up). Parameters: none.
 
     Parameters
     ----------

@@ -29,8 +29,8 @@ class Model(Trained, Served):
         The kinds of layers, each with how many there are: ``((Block(…), 32),)``.
     shared : bool, optional
         Whether all layers of a kind have the same parameters, which then count once
-        (ALBERT). Their FLOPs count for each layer, and so they do under a convention
-        that counts parameters.
+        (ALBERT). Their FLOPs count for each layer; a convention that counts parameters
+        counts them once.
     order : tuple[int, ...], optional
         The kind of each layer in turn, as a place in *blocks*; for tables and
         comparisons, the numbers do not need it.

@@ -75,7 +75,8 @@ class Running(Stack):
         Notes
         -----
         Not counted: the loss, dropout, soft caps of scores or logits, building masks
-        and tables of angles, copies.
+        and tables of angles, copies, and factors that are fixed numbers and could be
+        multiplied into weights (Granite's and Falcon-H1's multipliers).
         Bytes with *lengths*: weights and rows of positions are read once for all
         documents, and no scores are moved, as with a flash kernel.
 

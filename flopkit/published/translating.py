@@ -29,7 +29,7 @@ def translate(printed: float, work: Any, *, within: float = 0.005) -> Table:
         FLOPs as a paper, a log or a colleague gives them: of the same step, forward pass or token as *work*.
     work : Any
         What they were said of: a `flopkit.training.Step` or the `flopkit.Cost` of a whole model. A step of a convolutional network leaves out
-        the conventions that count parameters by the token.
+        the conventions that count parameters by the token, and so does a model whose parts see different numbers of tokens (CLIP, Whisper, Swin).
     within : float, optional
         How far a number may be off and still agree, as a share of the printed one: 0.005 for three printed digits.
 
@@ -61,7 +61,13 @@ def translate(printed: float, work: Any, *, within: float = 0.005) -> Table:
     for name, convention in presets().items():
         if no_tokens and convention.of_models:
             continue
-        for counted, flops in _readings(work.under(convention)):
+        try:
+            counted_so = work.under(convention)
+        except ValueError:
+            if not convention.balance:
+                raise
+            continue
+        for counted, flops in _readings(counted_so):
             ratio = float(flops / printed)
             row = {"convention": name, "counted as": counted, "FLOPs": flops, "by the printed": ratio}
             rows.append(row | {"agrees": abs(ratio - 1) <= within})

@@ -70,6 +70,18 @@ def silu(x: Any) -> Any:
     return x / ((-x).exp() + 1)
 
 
+def _least(x: Any, most: float) -> Any:
+    return x if x < most else Tally(float(most))
+
+
+def _most(x: Any, least: float) -> Any:
+    return x if x > least else Tally(float(least))
+
+
+def _oai(gate: Any, up: Any) -> Any:
+    return (up + 1) * (gate * (1 / ((gate * -1.702).exp() + 1)))
+
+
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "relu": _relu,
     "relu6": _clipped,
@@ -85,13 +97,17 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "hardswish": lambda x: x * (_clipped(x + 3) / 6),
     "swiglu": lambda gate, up: silu(gate) * up,
     "geglu": lambda gate, up: _gelu(gate) * up,
+    "geglu_tanh": lambda gate, up: _gelu_tanh(gate) * up,
     "reglu": lambda gate, up: _relu(gate) * up,
+    "swiglu_clamped": lambda gate, up: silu(_least(gate, 10)) * _least(_most(up, -10), 10),
+    "swiglu_oai": lambda gate, up: _oai(_least(gate, 7), _least(_most(up, -7), 7)),
 }
+_OF_TWO = ("swiglu", "geglu", "geglu_tanh", "reglu", "swiglu_clamped", "swiglu_oai")
 
 
 @checked
 def activation(kind: str, *, elements: Whole) -> Ledger:
-    """An activation of each element; swiglu, geglu and reglu take two inputs.
+    """An activation of each element; those with a gate (swiglu, geglu, …) take two inputs.
 
     >>> activation("silu", elements=2)
     activation('silu', elements=2)
@@ -103,7 +119,7 @@ def activation(kind: str, *, elements: Whole) -> Ledger:
     6 vector FLOPs
     """
     function = _FUNCTIONS[choice("kind", kind, tuple(_FUNCTIONS))]
-    inputs = ("gate", "up") if kind in ("swiglu", "geglu", "reglu") else ("x",)
+    inputs = ("gate", "up") if kind in _OF_TWO else ("x",)
     return _each(f"activation({kind!r}, {elements=})", inputs, elements, function)
 
 

@@ -13,8 +13,8 @@ from flopkit.sizes import short
 __all__ = ["PRODUCTS", "by_product", "formats_of_products"]
 
 PRODUCTS: Mapping[str, tuple[str, ...]] = {
-    "linear": ("products", "idle", "vectors", "positions", "padding"),
-    "scores": ("scores", "hidden", "pairs", "recompute"),
+    "linear": ("products", "idle", "vectors", "positions", "padding", "unused", "balance"),
+    "scores": ("scores", "hidden", "index", "hidden_index", "pairs", "recompute"),
     "router": ("router",),
     "head": ("head", "embedding", "tied"),
 }

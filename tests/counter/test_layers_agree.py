@@ -38,16 +38,29 @@ def test_activations_that_torch_has_as_one_operator(dtype):
     }  # fmt: skip
     for kind, function in torchs.items():
         assert counted(function, x) == formula(fk.activation(kind, elements=300, dtype=dtype)), kind
-    assert set(ACTIVATIONS) - set(torchs) == {"relu2", "quick_gelu", "swiglu", "geglu", "reglu"}
+    assert set(ACTIVATIONS) - set(torchs) == {
+        "relu2", "quick_gelu", "swiglu", "geglu", "geglu_tanh", "reglu", "swiglu_clamped", "swiglu_oai"
+    }  # fmt: skip
 
 
 def test_activations_that_torch_has_not():
     """In two operators the number between them is written and read; the FLOPs are the same."""
     x, y = numbers(6, 50), numbers(6, 50)
     between = 2 * 300 * 4
-    for kind, inner in (("swiglu", F.silu), ("geglu", F.gelu), ("reglu", F.relu)):
+    gated = {"swiglu": F.silu, "geglu": F.gelu, "geglu_tanh": lambda a: F.gelu(a, approximate="tanh"), "reglu": F.relu}
+    for kind, inner in gated.items():
         cost = fk.activation(kind, elements=300, dtype="fp32")
         assert counted(lambda a, b, inner=inner: inner(a) * b, x, y) == (cost.vector_flops, cost.bytes + between)
+
+    def clamped(a, b):
+        return F.silu(a.clamp(max=10.0)) * b.clamp(-10.0, 10.0)
+
+    def oai(a, b):
+        g = a.clamp(max=7.0)
+        return (b.clamp(-7.0, 7.0) + 1) * (g * torch.sigmoid(g * 1.702))
+
+    for kind, written in (("swiglu_clamped", clamped), ("swiglu_oai", oai)):
+        assert counted(written, x, y)[0] == fk.activation(kind, elements=300).vector_flops
     cost = fk.activation("quick_gelu", elements=300, dtype="fp32")
     assert counted(lambda a: F.silu(1.702 * a), x) == (cost.vector_flops, cost.bytes + between)
     cost = fk.activation("relu2", elements=300, dtype="fp32")

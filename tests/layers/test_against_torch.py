@@ -118,7 +118,9 @@ def test_bytes_and_params_of_norms(scaled, shifted):
 def test_bytes_of_pointwise_work():
     x, y = empty(6, 40), empty(6, 40)
     assert fk.activation("gelu", elements=240).bytes == moved(F.gelu, x)
-    for kind, gated in (("swiglu", F.silu), ("geglu", F.gelu), ("reglu", F.relu)):
+    for kind, gated in (
+        ("swiglu", F.silu), ("geglu", F.gelu), ("geglu_tanh", F.gelu), ("reglu", F.relu), ("swiglu_clamped", F.silu), ("swiglu_oai", F.silu)
+    ):  # fmt: skip
         assert fk.activation(kind, elements=240).bytes == moved(lambda gate, up, gated=gated: gated(gate) * up, x, y)
     assert fk.softmax(rows=6, columns=40).bytes == moved(lambda x: x.softmax(-1), x)
     assert fk.residual(elements=240).bytes == moved(torch.add, x, y)

@@ -292,7 +292,11 @@ def test_windows_layer_by_layer():
     assert windows(without("gemma3_text", "sliding_window"))[:6] == [4096] * 5 + [None]
     assert windows(without("mixtral", "sliding_window")) == [None] * 32
     assert windows(ONE["mixtral"]) == [None] * 32
-    assert windows(ONE["mistral"] | {"layer_types": ["full_attention"] * 32}) == [None] * 32
+    # transformers 5.23's class of mistral reads no layer_types: modeling_mistral.py chooses the mask by sliding_window alone
+    with pytest.raises(ValueError, match="transformers' class of mistral reads no layer_types"):
+        windows(ONE["mistral"] | {"layer_types": ["full_attention"] * 32})
+    listed = ONE["ministral"] if "ministral" in ONE else without("mistral", "model_type") | {"model_type": "ministral"}
+    assert windows(listed | {"layer_types": ["full_attention"] * 32}) == [None] * 32
 
 
 def test_qwen_has_windows_in_its_last_layers_where_it_says_so():

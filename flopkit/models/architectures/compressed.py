@@ -39,7 +39,7 @@ def _deepseek_v4(c: Fields, name: str) -> Model:
     c.kinds(
         "mlp_layer_types", layers, ("hash_moe", "moe"), ["hash_moe"] * hashed + ["moe"] * (layers - hashed), beyond=True
     )
-    experts = experts_of(c, shared_d_ff=c.need("expert_d_ff"))
+    experts = experts_of(c, shared_d_ff=c.need("expert_d_ff"), act="swiglu_clamped")
     types = c.kinds("layer_types", layers, tuple(mixers), _types(c, layers), beyond=True)
     after = c.listed("compress_ratios")[
         layers:

@@ -34,15 +34,15 @@ def _hunyuan(c: Fields) -> dict[str, Any]:
 
 
 def _mistral(c: Fields) -> dict[str, Any]:
-    return common(c, attention=heads_of(c, **c.all("kv_heads"))) | c.windows()
+    return common(c, attention=heads_of(c, **c.all("kv_heads"))) | c.windows(uniform=True)
 
 
 def _phi3(c: Fields) -> dict[str, Any]:
-    return common(c, attention=heads_of(c, rotary=c.rotary())) | c.windows()
+    return common(c, attention=heads_of(c, rotary=c.rotary())) | c.windows(uniform=True)
 
 
 def _ministral(c: Fields) -> dict[str, Any]:
-    return common(c, attention=heads_of(c)) | c.windows()
+    return common(c, attention=heads_of(c)) | c.windows(uniform=c.kind == "ministral3")
 
 
 def _glm(c: Fields, norms: str) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def _glm(c: Fields, norms: str) -> dict[str, Any]:
 
 def _mixtral(c: Fields) -> dict[str, Any]:
     attention, experts = heads_of(c, **c.all("kv_heads")), experts_of(c, "d_ff")
-    return common(c, mlp=False, attention=attention, experts=experts) | c.windows()
+    return common(c, mlp=False, attention=attention, experts=experts) | c.windows(uniform=True)
 
 
 _QWEN: dict[str, Any] = {"switch": "use_sliding_window", "first": "max_window_layers"}
@@ -91,7 +91,7 @@ def _qwen2_moe(c: Fields) -> dict[str, Any]:
 
 def _qwen3_moe(c: Fields) -> dict[str, Any]:
     attention = heads_of(c, c.flag("attention_bias"), **c.all("kv_heads"), qk_norm="head")
-    return common(c, attention=attention, experts=experts_of(c)) | c.crossed(switch="use_sliding_window")
+    return common(c, attention=attention, experts=experts_of(c)) | c.crossed(switch="use_sliding_window", uniform=True)
 
 
 def _gemma1(c: Fields) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _minimax_m2(c: Fields) -> dict[str, Any]:
 
 def _gpt_oss(c: Fields) -> dict[str, Any]:
     attention = heads_of(c, c.flag("attention_bias", True), sinks=True, **c.all("kv_heads", "head_dim"))
-    found = common(c, mlp=False, attention=attention, experts=experts_of(c, "d_ff", bias=True))
+    found = common(c, mlp=False, attention=attention, experts=experts_of(c, "d_ff", bias=True, act="swiglu_oai"))
     return found | c.windows(every=2)
 
 

@@ -129,7 +129,9 @@ def _bloom(c: Fields) -> dict[str, Any]:
 def _starcoder2(c: Fields) -> dict[str, Any]:
     bias = c.flag("use_bias", True)
     attention = heads_of(c, bias, **c.all("kv_heads"), head_dim=c.head_dim())
-    return _plain(c, attention=attention, d_ff=c.need("d_ff"), act=c.act("gelu_pytorch_tanh"), bias=bias) | c.windows()
+    return _plain(c, attention=attention, d_ff=c.need("d_ff"), act=c.act("gelu_pytorch_tanh"), bias=bias) | c.windows(
+        uniform=True
+    )
 
 
 def _mpt(c: Fields, name: str) -> Model:

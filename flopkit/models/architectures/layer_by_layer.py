@@ -61,6 +61,8 @@ def _smollm3(c: Fields, name: str) -> Model:
         raise ValueError(f"no_rope_layers has {len(turned)} entries for {layers} layers")
     window = c.get("sliding_window") if c.flag("use_sliding_window") else None
     windowed = _types(c, [window is not None and not each for each in turned])
+    if window is None:
+        c.windowless(c.listed("layer_types"))
     plain = heads_of(c, c.flag("attention_bias"))
     mlp = _mlp(c, bias=c.flag("mlp_bias"))
     blocks = (
@@ -108,7 +110,7 @@ def _phimoe(c: Fields) -> dict[str, Any]:
     c.refuse(num_experts_per_tok=2)  # its router is made for two
     attention, experts = heads_of(c, c.flag("attention_bias")), experts_of(c, "d_ff")
     found = common(c, mlp=False, attention=attention, experts=experts, norm="layer", head_bias=c.flag("lm_head_bias"))
-    return found | c.windows()
+    return found | c.windows(uniform=True)
 
 
 def _glm4v(c: Fields) -> dict[str, Any]:

@@ -111,7 +111,8 @@ def _gemma4(c: Fields, name: str) -> Model:
         mixer = heads_of(c, c.flag("attention_bias"), **of_all, **sizes, reused=reused)
         mlp: Any = MLP(d_ff=d_ff * (2 if reused and c.flag("use_double_wide_mlp") else 1), act=act)
         if c.flag("enable_moe_block"):
-            mixture = Experts(experts=c.need("experts"), top_k=c.need("top_k_experts"), d_ff=c.need("expert_d_ff"))
+            chosen = {"experts": c.need("experts"), "top_k": c.need("top_k_experts")}
+            mixture = Experts(**chosen, d_ff=c.need("expert_d_ff"), act=act)
             mlp = DenseAndExperts(dense=mlp, experts=mixture)
         blocks.append(Block(mixer=mixer, mlp=mlp, last=gate, norms="both"))
     inputs = LayerInputs(dim=dim, layers=layers, vocab=c.need("vocab_size_per_layer_input")) if dim else None
@@ -160,8 +161,9 @@ def _minimax_m3(c: Fields, name: str) -> Model:
         whole: Attention(**sizes),
         chosen: BlockSparseAttention(**sizes, **narrow, chosen=index["index_topk_blocks"]),
     }
-    experts = Experts(**c.all("experts", "top_k"), d_ff=c.need("d_ff"), shared_d_ff=c.need("shared_intermediate_size"))
-    kinds: dict[str, Any] = {"sparse": experts, "dense": MLP(d_ff=c.need("dense_intermediate_size"))}
+    wide = {"d_ff": c.need("d_ff"), "shared_d_ff": c.need("shared_intermediate_size")}
+    experts = Experts(**c.all("experts", "top_k"), **wide, act="swiglu_oai")
+    kinds: dict[str, Any] = {"sparse": experts, "dense": MLP(d_ff=c.need("dense_intermediate_size"), act="swiglu_oai")}
     blocks = [Block(mixer=mixers[kind], mlp=kinds[mlp]) for kind, mlp in zip(types, mlps, strict=True)]
     return Model(name=name, **c.all("d_model", "vocab"), tied=c.flag("tie_word_embeddings"), **in_turn(blocks))
 

@@ -115,7 +115,7 @@ class BlockSparseAttention(Attention):
         width = minimum(self.rotary, dim)
         turned = placed(rotary, run, width, heads=heads + 1, head_dim=width, dtype=run.dtype)
         scores = Cost(
-            "index_scores", macs_by_kind={"scores": visible * each, "hidden": (positions - visible) * each},
+            "index_scores", macs_by_kind={"index": visible * each, "hidden_index": (positions - visible) * each},
             vector_by_kind={"elementwise": visible * heads}, bytes=nbytes(tokens * each + run.batch * run.kv * dim, run.dtype),
         )  # fmt: skip
         alone: dict[str, Any] = {"detached": True}

@@ -182,7 +182,7 @@ class CompressedIndexer:
         each = heads * head_dim
         cost = Cost(
             "index_scores",
-            macs_by_kind={"scores": visible * each, "hidden": hidden * each, "pairs": 0},  # no softmax
+            macs_by_kind={"index": visible * each, "hidden_index": hidden * each},
             vector_by_kind={"elementwise": visible * heads * 3},
             bytes=nbytes(run.tokens * each + run.tokens * heads + run.batch * rows * head_dim, run.dtype),
         )

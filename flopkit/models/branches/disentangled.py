@@ -15,7 +15,7 @@ from flopkit.layers.products import matmul
 from flopkit.models.branches.mixers import Attention
 from flopkit.models.stacks.blocks import Branch
 from flopkit.models.stacks.matrices import Matrix
-from flopkit.models.stacks.parts import Part, Run, part, project
+from flopkit.models.stacks.parts import Part, Run, again, part, project
 from flopkit.sizes import Flag, Size, check_fields, divides
 from flopkit.training.memory import Kept
 
@@ -120,16 +120,16 @@ class DisentangledAttention(Attention):
                 made["formula"] = f"2·{rows}·{d_model}·{wide}"
                 found.append(project(matrix, run, d_model, wide, bias, **made))
                 if self.shared:
-                    found[-1] = found[-1]._replace(cost=replace(found[-1].cost, params_by_role={}), weights=0)
+                    found[-1] = found[-1]._replace(cost=again(found[-1].cost), weights=0)
         for what, met, words, _ in sides:
             if met:
                 scores = matmul(m=run.q, k=self.head_dim, n=rows, batch=run.batch * self.heads, dtype=dtype)
                 added = {"elementwise": run.batch * self.heads * run.q * run.kv}
                 cost = replace(scores, name=f"{words}·position_{what}", vector_by_kind=added)
-                cost = replace(cost, macs_by_kind={"scores": scores.macs_by_kind["products"], "pairs": 0})
                 reads = (words, f"position {what}")
                 formula = f"2·tokens·{self.heads}·{rows}·{self.head_dim}"
-                found.append(Part(cost, 0, formula=formula, role="core", reads=reads, makes=("scores",), split="inner"))
+                flow: dict[str, Any] = {"reads": reads, "makes": ("scores",), "split": "inner"}
+                found.append(part(cost.name, cost, run.tokens, formula=formula, role="core", **flow))
         return found
 
     def kept(self, run: Run, d_model: Any, kernel: str, dropout: bool) -> list[Kept]:

@@ -21,7 +21,10 @@ __all__ = ["MLP", "SHARED", "Experts"]
 
 _OWN: tuple[Matrix, Matrix, Matrix] = ("gate_proj", "up_proj", "down_proj")
 SHARED: tuple[Matrix, Matrix, Matrix] = ("shared_gate_proj", "shared_up_proj", "shared_down_proj")
-_GATED = {"silu": "swiglu", "gelu": "geglu", "gelu_tanh": "geglu", "relu": "reglu"}
+_GATED = {
+    "silu": "swiglu", "gelu": "geglu", "gelu_tanh": "geglu_tanh", "relu": "reglu",
+    "swiglu_clamped": "swiglu_clamped", "swiglu_oai": "swiglu_oai",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +38,9 @@ class MLP(Branch):
         Hidden features.
     act : str, optional
         The activation, as `flopkit.activation` calls it, or ``"xielu"`` where it is
-        not gated: xIELU has two parameters (Huang and Schlag 2024; Apertus).
+        not gated: xIELU has two parameters (Huang and Schlag 2024; Apertus). Of a
+        gated one that of the gate, or ``"swiglu_clamped"`` (DeepSeek-V4) and
+        ``"swiglu_oai"`` (gpt-oss), which bound the gate and what it multiplies.
     gated : bool, optional
         Whether there is a third matrix, whose output the activated one multiplies.
     bias : Flag, optional

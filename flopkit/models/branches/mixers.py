@@ -168,7 +168,7 @@ class Attention(Branch):
         for matrix, what, wide in zip(both, ("keys", "values"), (head_dim, v_head_dim), strict=False):
             if not is_zero(fresh):
                 makes = (what,) if self.values == "own" else ("keys", "values")
-                made = {"tokens": fresh, "reads": source, "makes": makes, "split": "column"}
+                made = {"tokens": fresh if self.cross else None, "reads": source, "makes": makes, "split": "column"}
                 bias = self.qkv_bias if self.k_bias or what == "values" else 0
                 found.append(project(matrix, run, d_model, kv_heads * wide, bias, **made))
         found += self._normed(run, fresh)
@@ -230,7 +230,10 @@ class Attention(Branch):
             else:
                 cost = rms_norm(tokens=n, d=d, weight=self.qk_norm != "plain", dtype=run.dtype)
             split = "inner" if self.qk_norm in ("whole", "heads") else "shared"
-            found.append(part(name, cost, tokens, role="norm", reads=(what,), makes=(what,), split=split))
+            of_all = run.tokens if self.cross else None
+            found.append(
+                part(name, cost, tokens, tokens=of_all, role="norm", reads=(what,), makes=(what,), split=split)
+            )
         if self.v_norm and not is_zero(fresh):
             plain = rms_norm(tokens=fresh * self.kv_heads, d=self.of_values, weight=False, dtype=run.dtype)
             found.append(part("v_norm", plain, fresh, role="norm", reads=("values",), makes=("values",), split="inner"))

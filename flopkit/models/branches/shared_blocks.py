@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from flopkit.arithmetic import is_zero
@@ -15,7 +15,7 @@ from flopkit.models.branches.recurrences import StateSpace
 from flopkit.models.caches import Rows, merged, seen_rows
 from flopkit.models.stacks.blocks import Branch
 from flopkit.models.stacks.matrices import Matrix
-from flopkit.models.stacks.parts import Part, Run, part, project
+from flopkit.models.stacks.parts import Part, Run, again, part, project
 from flopkit.sizes import Count, Size, check_fields
 from flopkit.training.memory import Kept
 
@@ -77,7 +77,7 @@ class SharedBlock(Branch):
             *(each._replace(unread=False) for each in self.mlp.parts(run, d_model)),
         ]  # fmt: skip
         if not self.first:
-            shared = [each._replace(cost=replace(each.cost, params_by_role={})) for each in shared]
+            shared = [each._replace(cost=again(each.cost)) for each in shared]
         own: list[Part] = []
         for name in ("q_adapter", "k_adapter", "v_adapter") if not is_zero(self.adapters) else ():
             own += self._adapter(name, run, wide, head)

@@ -79,7 +79,7 @@ class Indexer:
         moved = run.tokens * each + run.batch * run.kv * self.head_dim
         cost = Cost(
             "index_scores",
-            macs_by_kind={"scores": visible * each, "hidden": hidden * each, "pairs": 0},  # no softmax
+            macs_by_kind={"index": visible * each, "hidden_index": hidden * each},
             vector_by_kind={"elementwise": visible * self.heads},
             bytes=nbytes(moved, run.dtype),
         )

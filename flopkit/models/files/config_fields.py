@@ -20,20 +20,8 @@ from flopkit.models.transformer import WindowedLayers
 from flopkit.names import hint
 
 __all__ = [
-    "ACTS",
-    "ACT_KEYS",
-    "KEYS",
-    "MOST_LAYERS",
-    "TEXT_PARTS",
-    "TIED",
-    "WHOLE",
-    "WINDOWED",
-    "Fields",
-    "class_names",
-    "in_transformers",
-    "left_out",
-    "type_of_class",
-]
+    "ACTS", "ACT_KEYS", "KEYS", "MOST_LAYERS", "TEXT_PARTS", "TIED", "WHOLE", "WINDOWED", "Fields", "class_names", "in_transformers", "left_out", "type_of_class",
+]  # fmt: skip
 
 T = TypeVar("T")
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -262,10 +250,8 @@ class Fields:
                 raise ValueError(
                     f"{own} is missing, and {key}={numbers[key]} stands here, which is no key of a {self.kind}: call it {own}"
                 )
-        for key in (
-            *(key for key in keys if key in self.fields),
-            *keys,
-        ):  # what the file says under any name comes first
+        # what the file says under any name comes first
+        for key in (*(key for key in keys if key in self.fields), *keys):
             if self.said(key) is not None:
                 return key
         raise ValueError(
@@ -337,15 +323,21 @@ class Fields:
 
     def windows(
         self, *, every: int = 0, every_key: tuple[str, ...] = (), first: str = "", switch: str = "", listed: bool = False,
-        rotary: Any = None,
+        uniform: bool = False, rotary: Any = None,
     ) -> dict[str, Any]:  # fmt: skip
         """Which layers have a window: those that ``layer_types`` lists, else those from number *first* on, but each *every*-th.
 
         *first*, *every_key*: keys of these numbers. *switch*: the key of a flag without which no layer has one. *listed*: nothing
-        but ``layer_types`` says it. *rotary*: features of a head that these layers turn, where it is another number than that of the rest.
+        but ``layer_types`` says it. *uniform*: transformers' class reads no ``layer_types``, and all layers have the window; a list that
+        says otherwise is refused. *rotary*: features of a head that these layers turn, where it is another number than that of the rest.
         """
-        if (switch and not self.flag(switch)) or not (window := self.get("sliding_window")):
+        window = None if switch and not self.flag(switch) else self.get("sliding_window")
+        if window is None:
+            self.windowless(self.listed("layer_types"))
             return {}
+        if uniform and WHOLE in self.listed("layer_types"):
+            why = f"transformers' class of {self.kind} reads no layer_types and gives each layer the window; sliding_window=null is for none"
+            raise ValueError(f"layer_types: {WHOLE!r} beside sliding_window={sizes.short(window)}: {why}")
         if listed:
             self.key("layer_types")
         layers = self.need("layers")
@@ -354,13 +346,20 @@ class Fields:
             every = next((self.count(key, every) for key in every_key if self.fields.get(key) is not None), every)
         usual = [i >= start and not (every and (i + 1) % every == 0) for i in range(layers)]
         order = self.order(layers, (WINDOWED, WHOLE), [WINDOWED if each else WHOLE for each in usual])
+        if order.count(0):
+            window = sizes.size("sliding_window", window)  # one of 0 hides each token from itself; null is for none
         if order.count(0) in (0, layers):
             return {"window": WindowedLayers(window, rotary=rotary)} if order.count(0) else {}
         return {"window": WindowedLayers(window, layers=order.count(0), rotary=rotary), "order": order}
 
+    def windowless(self, types: list[Any]) -> None:
+        """Refuse *types* of layers with a window where there is none: transformers raises, or its flash attention has none and its masks do."""
+        if WINDOWED in types:
+            why = "sliding_window is null, or use_sliding_window is off; correct the one that is wrong"
+            raise ValueError(f"layer_types: {WINDOWED!r}, and no window: {why}")
+
     def kinds(self, key: str, layers: int, known: tuple[str, ...], usual: list[str], beyond: bool = False) -> list[str]:
-        """What a list says of each layer, else what is *usual*; *beyond*: whether it may go
-        on, with layers that are passed over."""
+        """What a list says of each layer, else what is *usual*; *beyond*: whether it may go on, with layers that are passed over."""
         found = self.listed(key) or usual
         found = found[:layers] if beyond else found
         if len(found) != layers:

@@ -177,17 +177,19 @@ class Asked(Fields):
 
     def windows(
         self, *, every: int = 0, every_key: tuple[str, ...] = (), first: str = "", switch: str = "", listed: bool = False,
-        rotary: Any = None,
+        uniform: bool = False, rotary: Any = None,
     ) -> dict[str, Any]:  # fmt: skip
         layers = self.need("layers")
         start = Value(least=[self.need(first, minimum=0), layers]) if first else 0
         period = Value(keys=list(every_key), else_=every) if every_key else every
         whole = Value(multiples=period, upto=layers, from_=start, not_=[])
         usual = self.need("layer_types") if listed else layers - start - whole
-        there = Value(listed=["layer_types"], as_=WINDOWED, of=layers, known=[WINDOWED, WHOLE], else_=usual)
+        known = [WINDOWED] if uniform else [WINDOWED, WHOLE]
+        there = Value(listed=["layer_types"], as_=WINDOWED, of=layers, known=known, else_=usual)
+        nowhere = Value(listed=["layer_types"], as_=WINDOWED, of=layers, known=[WHOLE], else_=0)
         window = self.get("sliding_window", 0)
         wide = when(self.flag(switch), window, 0) if switch else window
-        return {"window": self.made(WindowedLayers, width=wide, layers=when(wide, there, 0))}
+        return {"window": self.made(WindowedLayers, width=wide, layers=when(wide, there, nowhere))}
 
     def crossed(self, **windows: Any) -> dict[str, Any]:
         return self.windows(**windows) | self.sparse()

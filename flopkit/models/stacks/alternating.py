@@ -3,7 +3,7 @@ attention: Gemma 3n's AltUp and LAuReL."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from flopkit.cost import Cost
@@ -12,7 +12,7 @@ from flopkit.layers.normalisations import rms_norm
 from flopkit.layers.pointwise import residual, vector_work
 from flopkit.layers.products import dense
 from flopkit.models.stacks.blocks import Block, Branch
-from flopkit.models.stacks.parts import BranchName, Part, Run, added, dense_part, part, project
+from flopkit.models.stacks.parts import BranchName, Part, Run, added, again, dense_part, part, project
 from flopkit.sizes import Flag, Size, check_fields, number
 from flopkit.training.memory import Kept
 
@@ -159,12 +159,7 @@ class AlternatingUpdates:
         elements = run.tokens * self.count
         act = part(f"{name}_tanh", vector_work("tanh", elements, 2 * nbytes(elements, run.dtype)), run.tokens, reads=("modalities",), **flow)  # fmt: skip
         found = [norm, routed, act]
-        return found if own else [each._replace(cost=_again(each.cost), weights=0) for each in found]
-
-
-def _again(cost: Cost) -> Cost:
-    """The work of parameters that count elsewhere."""
-    return replace(cost, params_by_role={})
+        return found if own else [each._replace(cost=again(each.cost), weights=0) for each in found]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation, residual, vector_work
 from flopkit.models.branches.feed_forward import MLP
 from flopkit.models.branches.mixers import Attention
-from flopkit.models.stacks.parts import Part, Run, dense_part, part
+from flopkit.models.stacks.parts import Part, Run, dense_part, for_each, part
 from flopkit.sizes import Count, Flag, Size, check_fields, choice
 
 __all__ = ["AttentionPool", "Dense", "End", "EndNorm", "Gated", "Learned", "Mean", "Newline"]
@@ -144,7 +144,7 @@ class EndNorm(End):
             cost = layer_norm(tokens=rows, d=d, weight=self.weight, bias=self.weight, dtype=run.dtype)
         else:
             cost = rms_norm(tokens=rows, d=d, weight=self.weight, dtype=run.dtype)
-        found = [part(self.name, cost, rows, role="norm", place="after")]
+        found = [part(self.name, cost, rows, tokens=run.tokens, role="norm", place="after")]
         if self.act:
             found.append(
                 part(f"{self.name}_act", activation(self.act, elements=rows * d, dtype=run.dtype), rows, place="after")
@@ -202,6 +202,7 @@ class Gated(End):
             rows = exact_div(rows, self.group)
         inner = MLP(d_ff=self.d_ff, act=self.act, bias=self.bias)
         found = inner.parts(Run(rows, 1, 1, causal=False, dtype=run.dtype), self.d_in, f"{self.name}_")[:-1]
+        found = [for_each(run.tokens, rows, each) for each in found]
         found.append(dense_part(f"{self.name}_down_proj", run, self.d_ff, self.width, self.bias, tokens=rows))
         return [each._replace(place="after", matrix="") for each in found]
 
@@ -282,6 +283,7 @@ class AttentionPool(End):
         found.append(part("norm", norm, run.batch, role="norm"))
         found += MLP(d_ff=self.d_ff, act=self.act, gated=False, bias=True).parts(one, d_model)
         found.append(part("sum", residual(elements=run.batch * d_model, dtype=run.dtype), run.batch, role="sum"))
+        found = [for_each(run.tokens, run.batch, each) for each in found]
         return [
             each._replace(cost=each.cost.named(f"pool, {each.cost.name}"), place="after", matrix="") for each in found
         ]
@@ -317,7 +319,7 @@ class Learned(End):
     def parts(self, run: Run, d_model: Any) -> list[Part]:
         count = self.numbers + self.vectors * d_model
         return [] if is_zero(count) else [
-            part(self.name, Cost(self.name, params_by_role={"position": count}), run.sequences, place="after")
+            part(self.name, Cost(self.name, params_by_role={"position": count}), run.tokens, place="after")
         ]  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from flopkit.arithmetic import exact_div, total
+from flopkit.arithmetic import exact_div, is_zero, total
 from flopkit.cost import Cost
 from flopkit.dtypes import nbytes
 from flopkit.layers.attentions import SCALE_FLOPS, Around, Chunks, Mask, Window, visible_pairs
@@ -24,12 +24,16 @@ __all__ = [
     "Run",
     "Split",
     "added",
+    "again",
+    "balanced",
     "dense_part",
+    "for_each",
     "packed",
     "pairs_of",
     "part",
     "placed",
     "project",
+    "unrated",
 ]
 
 Role: TypeAlias = Literal[
@@ -193,22 +197,29 @@ class Part(NamedTuple):
         return params - (self.cost.params_by_role.get("bias", 0) if self.split == "row" else 0)
 
 
-def part(name: str, cost: Cost, tokens: Any, *, weights: Any = None, flash_dim: Any = 0, **fields: Any) -> Part:
+def part(
+    name: str, cost: Cost, rows: Any, *, tokens: Any = None, weights: Any = None, flash_dim: Any = 0, **fields: Any
+) -> Part:
     """A part under *name*, with the kinds of work that conventions ask for which count
     parameters or pairs.
 
     A convention such as 6N takes each parameter for a multiply-add a token. Matrices do
     that work anyway; for the rest, norms, biases and positions, their number times
-    *tokens* is kept under kinds of their own, which EXACT does not count. Of attention,
-    scores of *flash_dim* features each are what a flash kernel computes again.
-    *fields*: those of `Part`.
+    *rows* is kept under kinds of their own, which EXACT does not count. Where a model's
+    *tokens* are not the *rows* that go through the part, and where products multiply no
+    parameter, the difference is kept, too. Of attention, scores of *flash_dim* features
+    each are what a flash kernel computes again. *fields*: those of `Part`.
     """
     roles = cost.params_by_role
     kinds = dict(cost.macs_by_kind)
+    if tokens is not None:
+        kinds = balanced(kinds, (tokens - rows) * cost.params)
+    if "products" in kinds and "weight" not in roles:
+        kinds = balanced(kinds, -kinds["products"])
     if roles:
-        kinds["vectors"] = tokens * total(roles[role] for role in ("norm", "bias") if role in roles)
+        kinds["vectors"] = rows * total(roles[role] for role in ("norm", "bias") if role in roles)
     if "position" in roles:
-        kinds["positions"] = tokens * roles["position"]
+        kinds["positions"] = rows * roles["position"]
     weights = cost.params if weights is None else weights
     if "scores" not in kinds:
         return Part(replace(cost, name=name, macs_by_kind=kinds), weights, **fields)
@@ -220,6 +231,34 @@ def part(name: str, cost: Cost, tokens: Any, *, weights: Any = None, flash_dim: 
     core = Cost("core", macs_by_kind={kind: n for kind, n in kinds.items() if kind in ("scores", "hidden", "pairs")})
     cost = replace(cost, name=name, macs_by_kind=kinds)
     return Part(cost, weights, core=core, scores_again=again, **fields)
+
+
+def balanced(kinds: Mapping[str, Any], more: Any) -> dict[str, Any]:
+    """*kinds* of multiply-adds with *more* of what conventions of 6N add to the products."""
+    return dict(kinds) if is_zero(more) else {**kinds, "balance": kinds.get("balance", 0) + more}
+
+
+def again(cost: Cost) -> Cost:
+    """The work of parameters that count elsewhere."""
+    counted = [n for kind, n in cost.macs_by_kind.items() if kind in _BY_PARAMETER]
+    return replace(cost, params_by_role={}, macs_by_kind=balanced(cost.macs_by_kind, -total(counted)))
+
+
+def for_each(tokens: Any, rows: Any, each: Part) -> Part:
+    """A part through which *rows* go, of a model of so many *tokens*."""
+    kinds = balanced(each.cost.macs_by_kind, (tokens - rows) * each.cost.params)
+    return each._replace(cost=replace(each.cost, macs_by_kind=kinds))
+
+
+def unrated(each: Part) -> Part:
+    """A part without what only a number of tokens for all parameters gives a meaning."""
+    kinds = {kind: n for kind, n in each.cost.macs_by_kind.items() if kind not in _PER_TOKEN}
+    cost = replace(each.cost, macs_by_kind=kinds, parts=())
+    return each._replace(cost=cost, inside=tuple(unrated(part) for part in each.inside))
+
+
+_PER_TOKEN = ("vectors", "positions", "idle", "unused", "balance")
+_BY_PARAMETER = ("products", "router", "head", "embedding", "vectors", "positions", "idle", "balance")
 
 
 def project(
@@ -236,7 +275,7 @@ def dense_part(name: str, run: Run, d_in: Any, d_out: Any, bias: Any = 0, *, tok
     rows = run.tokens if tokens is None else tokens
     cost = dense(tokens=rows, d_in=d_in, d_out=d_out, bias=bias, dtype=run.dtype)
     fields = {"formula": f"2·tokens·{d_in}·{d_out}", "role": "product", "shape": (d_in, d_out)} | fields
-    return part(name, cost, rows, **fields)
+    return part(name, cost, rows, tokens=None if tokens is None else run.tokens, **fields)
 
 
 def added(name: str, run: Run, d_model: Any, makes: tuple[str, ...] = ("stream",)) -> Part:

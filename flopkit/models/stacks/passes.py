@@ -14,7 +14,7 @@ from flopkit.layers.normalisations import layer_norm, rms_norm
 from flopkit.layers.pointwise import activation
 from flopkit.models.stacks.blocks import Block, Branch, Frames
 from flopkit.models.stacks.heads import Head
-from flopkit.models.stacks.parts import Part, Run, added, dense_part, part, placed
+from flopkit.models.stacks.parts import Part, Run, added, again, dense_part, part, placed, unrated
 from flopkit.models.stacks.patches import patched
 from flopkit.models.stacks.stack import Stack
 from flopkit.models.training.lora import LoRA
@@ -61,10 +61,10 @@ def through(
         found += end.parts(run, model.d_model)
     if model.word_dim is not None:
         found.append(dense_part("project_out", run, model.d_model, model.word_dim, place="after"))
-    found += _head(model, run, run.tokens if head_tokens is None else head_tokens)
+    found += _head(model, run, head_tokens)
     if model.mtp is not None:
         found.append(_more_tokens(model, run))
-    return found
+    return found if model.one_length else [unrated(each) for each in found]
 
 
 class Made(dict[tuple[int, int], list[Part]]):
@@ -116,7 +116,8 @@ def _normed(model: Stack, name: str, run: Run, tokens: Any = None, width: Any = 
         cost = rms_norm(tokens=rows, d=d, dtype=run.dtype)
     else:
         cost = layer_norm(tokens=rows, d=d, weight=model.norm_weight, bias=model.norm_bias, dtype=run.dtype)
-    return part(name, cost, rows, role="norm", split="sequence", **fields)
+    of_all = None if tokens is None else run.tokens
+    return part(name, cost, rows, tokens=of_all, role="norm", split="sequence", **fields)
 
 
 def _entered(model: Stack, run: Run) -> list[Part]:
@@ -188,7 +189,7 @@ def _encoded(model: Stack, run: Run) -> list[Part]:
     assert model.encoder is not None
     found = through(model.encoder, run.of_encoder)
     if found[0].role == "table":
-        found[0] = found[0]._replace(cost=replace(found[0].cost, params_by_role={}))  # the decoder's table
+        found[0] = found[0]._replace(cost=again(found[0].cost))  # the decoder's table
     return [_uncached(each).in_tower(ENCODER) for each in found]
 
 
@@ -200,16 +201,18 @@ def _uncached(each: Part) -> Part:
 def _head(model: Stack, run: Run, tokens: Any) -> list[Part]:
     found = [] if model.end is None else _ended(model, model.end, run, tokens)
     if not is_zero(model.unused):
-        found.append(Part(Cost("unused", params_by_role={"weight": model.unused}), place="head"))
+        kinds = {"unused": run.tokens * model.unused}
+        found.append(Part(Cost("unused", macs_by_kind=kinds, params_by_role={"weight": model.unused}), place="head"))
     if model.second_head is not None:
         found += _ended(model, model.second_head, run, tokens, "second_head")
     return found
 
 
 def _ended(model: Stack, head: Head, run: Run, tokens: Any, last_name: str = "head") -> list[Part]:
-    """The parts of one *head*."""
-    rows, width = head.rows(run.sequences, tokens), head.width(model.word_width)
-    at: dict[str, Any] = {"tokens": rows, "place": "head"}
+    """The parts of one *head*, for so many *tokens*, or for all."""
+    rows = head.rows(run.sequences, run.tokens if tokens is None else tokens)
+    width, every = head.width(model.word_width), tokens is None and head.each == "token"
+    at: dict[str, Any] = {"tokens": None if every else rows, "place": "head"}
     found: list[Part] = []
     if not is_zero(head.dense):
         name = "transform" if head.each == "token" else "pooler"
@@ -218,7 +221,7 @@ def _ended(model: Stack, head: Head, run: Run, tokens: Any, last_name: str = "he
             act = activation(head.act, elements=head.dense * rows * width, dtype=run.dtype)
             found.append(part(f"{name}_act", act, rows, place="head"))
         if head.norm:
-            found.append(_normed(model, f"{name}_norm", run, rows, width, place="head"))
+            found.append(_normed(model, f"{name}_norm", run, None if every else rows, width, place="head"))
     if not head.words:
         if not is_zero(head.outputs):
             formula = f"2·{'tokens' if head.each == 'token' else 'batch'}·{width}·{head.outputs}"
@@ -247,9 +250,7 @@ def _more_tokens(model: Stack, run: Run) -> Part:
     if model.streams is not None:
         inside += model.streams.joined(run, model.d_model)
     inside.append(_normed(model, "norm", run))
-    inside += [
-        each._replace(cost=replace(each.cost, params_by_role={})) for each in _head(model, run, run.tokens)
-    ]  # the same matrix
+    inside += [each._replace(cost=again(each.cost)) for each in _head(model, run, None)]  # the same matrix
     return _repeated("mtp", inside, 1)._replace(place="mtp")
 
 
@@ -263,7 +264,9 @@ def _repeated(name: str, parts: Iterable[Part], times: Any, shared: bool = False
 
     whole = summed(each.cost for each in parts).named(name)
     if shared:
-        whole = replace(whole, params_by_role=Cost.total("layer", [each.cost for each in parts]).params_by_role)
+        one = Cost.total("layer", [each.cost for each in parts])
+        kinds = (one + again(one) * (times - 1)).macs_by_kind
+        whole = replace(whole, params_by_role=one.params_by_role, macs_by_kind=kinds)
     return Part(
         whole,
         times * total(each.weights for each in parts),

@@ -31,4 +31,5 @@ def patched(patches: Patches, d_model: Any, run: Run) -> Part:
     vectors = patches.extra + patches.registers + patches.learned
     cost = replace(cost, params_by_role={**cost.params_by_role, "position": vectors * d_model})
     formula = f"2·{seen}·{taps}·{d_model}"
-    return part("patches", cost, rows, formula=formula, role="convolution", reads=("pixels",), place="before")
+    fields: dict[str, Any] = {"formula": formula, "role": "convolution", "reads": ("pixels",), "place": "before"}
+    return part("patches", cost, rows, tokens=run.tokens, **fields)

@@ -138,6 +138,20 @@ class Stack:
         """How many layers there are, without those of the encoder."""
         return total(layers for _, layers in self.blocks)
 
+    @property
+    def one_length(self) -> bool:
+        """Whether all parameters see the same tokens, so that their number times the tokens means something: no second
+        tower, no later stages with fewer tokens, no sound that becomes tokens on the way.
+
+        Examples
+        --------
+        >>> from flopkit import load
+        >>> load("t5-base").one_length, load("whisper-large-v3").one_length
+        (True, False)
+        """
+        sound = self.encoder is not None and self.encoder.frames is not None
+        return not (sound or self.waves is not None or any(hasattr(end, "tower") for end in self.ends))
+
     def encoded(self, seq: Any, source: Any = None) -> Any:
         """Tokens of the encoder's output, which the decoder sees beside *seq* tokens of its own: those of sound, whose
         length is fixed; else *source*, what is asked for; else as many as *seq*. None: there is no encoder.

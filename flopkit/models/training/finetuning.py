@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from flopkit.arithmetic import exact_div, is_zero, total
+from flopkit.conventions import KINDS
 from flopkit.cost import Cost
 from flopkit.dtypes import nbytes
 from flopkit.models.checkpoints.weights import formats_of, weight_bytes
@@ -172,9 +173,12 @@ class Training:
             if self.all or each.place != "layers":
                 owed = (passed_on and "pixels" not in each.reads) + self.trains(each)
                 _add(macs, each.cost.macs_by_kind, owed)
+                if self.all and owed == 1:
+                    _add(macs, each.cost.macs_by_kind, 1, by_parameter=True)
                 for inner in each.inside:
                     if inner.detached:
                         _add(macs, inner.cost.macs_by_kind, -owed * each.times)
+                        _add(macs, inner.cost.macs_by_kind, owed * each.times, by_parameter=True)
                 if each.scores_again is not None:
                     again.append(each.scores_again)
                 continue
@@ -292,6 +296,9 @@ def training_of(model: Stack, trained: str | LastLayers | LoRA) -> Training:
     raise ValueError(f"trained={short(trained)}: give {_CHOICES}")
 
 
-def _add(macs: Counter[str], kinds: Mapping[str, Any], factor: Any) -> None:
+def _add(macs: Counter[str], kinds: Mapping[str, Any], factor: Any, by_parameter: bool = False) -> None:
+    """*by_parameter*: only for conventions that count six FLOPs a parameter, whatever a program does."""
     for kind, count in kinds.items():
+        if by_parameter and KINDS[kind].executed:
+            kind, count = "balance", count if kind in ("products", "router") else 0
         macs[kind] = macs[kind] + factor * count

@@ -335,7 +335,7 @@ class Trained(Running):
         >>> llama.training(tokens=15e12, device="h100-sxm", device_hours=1.46e6).mfu  # published
         MFU 14.8 % of 989.4 TFLOP/s in bf16, NVIDIA H100 SXM5 80 GB, EXACT; 16.7 % under TORCH
         """
-        if self.patches is not None or self.encoder is not None:
+        if self.patches is not None or self.encoder is not None or not self.one_length:
             raise ValueError(
                 f"{self.name}: training= is for a model that reads text alone, and its tokens are not all; take train_step and flopkit.mfu"
             )
