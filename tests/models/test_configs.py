@@ -37,6 +37,13 @@ def test_a_name_that_is_not_known_has_near_ones():
         hf_config(70)
 
 
+def _numbers(rule):
+    """Where a number of the table comes from, without what else the box is told of its words."""
+    if "over" in rule:
+        return {"over": [_numbers(each) for each in rule["over"]]}
+    return {name: rule[name] for name in ("keys", "missing")}
+
+
 def test_what_a_family_always_has_is_not_worked_out_from_its_width():
     """Gemma 3 leaves out heads of keys and their size; elsewhere they follow from the heads and the width."""
     table = reader_table(
@@ -49,4 +56,5 @@ def test_what_a_family_always_has_is_not_worked_out_from_its_width():
     usual = {"heads": 32, "d_model": 4096}
     heads, width = ({"keys": list(KEYS[name]), "missing": usual[name]} for name in usual)
     rules = [heads, {"over": [width, heads]}]
-    assert [table["llama"]["set"][name]["else"] for name in ("kv_heads", "head_dim")] == rules
+    found = [table["llama"]["set"][name]["else"] for name in ("kv_heads", "head_dim")]
+    assert [_numbers(each) for each in found] == rules
