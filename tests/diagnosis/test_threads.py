@@ -109,7 +109,7 @@ def test_nvidia_s_tables():
             for each in fk.doctor(model=model, seq=seq, device=row["device_name"], dtype="bf16", **rate).explanations
         ]
         (hybrids if model.startswith("nemotron") else found).append((model, names))
-        mended = mended + [names] if model.startswith("gpt-oss") and row["table"] == "r26.06" else mended
+        mended = [*mended, names] if model.startswith("gpt-oss") and row["table"] == "r26.06" else mended
     assert len(found) > 15 and sum(bool(names) for _, names in found) >= 0.95 * len(found), found
     assert mended and all(names == ["router left out"] for names in mended)  # its MLP has had three matrices since
     for model, names in hybrids:

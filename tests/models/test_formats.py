@@ -503,7 +503,7 @@ def test_gptq_of_some_modules_leaves_the_others():
         {
             **LLAMA,
             "quantization_config": alone
-            | {"modules_in_block_to_quantize": attention + [["mlp.gate_proj", "mlp.up_proj"], ["mlp.down_proj"]]},
+            | {"modules_in_block_to_quantize": [*attention, ["mlp.gate_proj", "mlp.up_proj"], ["mlp.down_proj"]]},
         }
     )
     assert less.weight_bytes() == whole.weight_bytes() < some.weight_bytes() and not some.notes

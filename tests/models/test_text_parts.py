@@ -203,7 +203,12 @@ def test_a_class_that_the_part_names_is_one_of_its_own_type():
     assert fk.from_hf({"model_type": "llava", "text_config": part}).writes
     with pytest.raises(ValueError, match="a class of model_type='llama' begins with Llama"):
         fk.from_hf({"model_type": "llava", "text_config": part | {"architectures": ["Qwen2ForCausalLM"]}})
-    tiny = {"model_type": "deepseek_v2", "use_mla": False, "kv_lora_rank": None, "architectures": ["DeepseekV2ForCausalLM"]}
+    tiny = {
+        "model_type": "deepseek_v2",
+        "use_mla": False,
+        "kv_lora_rank": None,
+        "architectures": ["DeepseekV2ForCausalLM"],
+    }
     with pytest.raises(ValueError, match="use_mla=False: flopkit supports deepseek_v2 only with use_mla=True"):
         fk.from_hf({"model_type": "deepseek_vl_v2", "language_config": tiny})
 
