@@ -320,3 +320,25 @@ def test_partial_training_of_several_stages_is_refused():
         ours.train_step(trained="head")
     with pytest.raises(ValueError, match="what its poolers, towers and heads of several layers keep is not known here"):
         ours.train_memory(kernel="math")
+
+
+def test_layers_that_nothing_reads_are_parameters_that_do_no_work():
+    """CLIP-L/14-336 as LLaVA 1.5 reads it: without its 24th layer and the norm behind it."""
+    tower = {
+        "model_type": "clip_vision_model", "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16,
+        "image_size": 336, "patch_size": 14, "projection_dim": 768,
+    }  # fmt: skip
+    text = {
+        "model_type": "llama",
+        "vocab_size": 96,
+        "hidden_size": 4096,
+        "intermediate_size": 80,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 32,
+    }
+    found = fk.from_hf(
+        {"model_type": "llava", "text_config": text, "vision_config": tower, "vision_feature_layer": -2}
+    ).pictures
+    layer = 4 * (1024 * 1024 + 1024) + 2 * 1024 * 4096 + 4096 + 1024 + 2 * 2 * 1024
+    assert found.params - found.active_params == layer + 2 * 1024
+    assert found.forward().params_by_role["position"] == 1024 * (24**2 + 1) + 1024  # and the class token

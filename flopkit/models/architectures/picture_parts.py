@@ -7,7 +7,7 @@ from typing import Any
 
 from flopkit.models.files.config_fields import ACTS, Fields
 from flopkit.models.model import Model
-from flopkit.models.stacks.ends import Dense, End, EndNorm, Learned
+from flopkit.models.stacks.ends import Dense, End, EndNorm
 from flopkit.sizes import choice, divides, number, short, size
 
 __all__ = ["act_of", "as_far_as", "handed", "merger", "read_layers", "square", "taken", "then", "width_of"]
@@ -19,7 +19,7 @@ def as_far_as(whole: Model, layers: Any, norm: bool) -> Model:
         raise ValueError(f"{whole.name}: {layers} layers are read of {whole.layers}")
     part = replace(whole, blocks=((whole.blocks[0][0], layers),), ends=(), final_norm=whole.final_norm and norm)
     unread = whole.params - part.params
-    return replace(part, ends=(Learned(name="layers that nothing reads", numbers=unread),) if unread else ())
+    return replace(part, unused=part.unused + unread)
 
 
 def then(model: Model, *ends: End) -> Model:
