@@ -302,7 +302,7 @@ class Cost:
             why = (
                 f"which {self.name} alone does not have: use a whole model of text, e.g. fk.load('llama-3-8b').forward(seq=4096).under({str(convention)!r})"
                 if not self.parts or "products" not in has
-                else f"which {self.name} does not have: some of its parts see another number of tokens (two towers, later stages, sound)"
+                else f"which {self.name} does not have: some of its parts see another number of tokens (two towers, later stages, sound); give EXACT or TORCH, or a model of text"
             )
             raise ValueError(f"{convention} counts {' and '.join(missing)} from per-token totals, {why}")
 

@@ -383,7 +383,7 @@ def test_record(capsys, tmp_path, monkeypatch):
             ["count", "resnet50", "--train", "--recompute", "full"],
             "resnet50 has no equal layers that could be recomputed",
         ),
-        (["count", "resnet50", "--convention", "SIX_N"], "use a whole model of text"),
+        (["count", "resnet50", "--convention", "SIX_N"], "give EXACT or TORCH, or a model of text"),
         (
             ["count", "gpt2", "--seq", "8", "--width", "8"],
             "--width is for convolutional networks: gpt2 has no images of that size",
