@@ -14,6 +14,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import sympy as sp
 
 import flopkit as fk
 from flopkit.book import drawings, gallery
@@ -355,6 +356,56 @@ def test_tile_on_chip_by_hand():
         drawings.tile_on_chip(queries=256)
     with pytest.raises(ValueError, match="keys=0"):
         drawings.tile_on_chip(keys=0)
+
+
+def test_score_transfers_are_those_of_the_formulas():
+    """Eleven tensors of the scores' size: the T² term of the bytes of separate kernels. What a kernel reads, one before it wrote, once."""
+    drawing = drawings.score_transfers()
+    marks = drawing.canvases[0].marks
+    ways = [mark.name for mark in marks if mark.name in ("read", "written")]
+    tensors = [mark.text for mark in drawing.marks("tensor")]
+    assert [int(mark.text) for mark in drawing.marks("number")] == list(range(1, 12))
+    written = set()
+    for tensor, way in zip(tensors, ways, strict=True):
+        assert (tensor in written) == (way == "read")
+        written.add(tensor)
+    assert (ways.count("read"), ways.count("written")) == (7, 4)
+    assert [len([m for m in marks if m.name in ("read", "written") and left <= m.x <= right]) for left, right in (
+        (line.box[0], line.box[2]) for line in (*drawing.marks("forward"), *drawing.marks("backward"))
+    )] == [4, 7]  # fmt: skip
+    T = sp.Symbol("T", positive=True, integer=True)
+    core = {"batch": 1, "q": T, "kv": T, "heads": 1, "head_dim": 64, "kernel": "math"}
+    passes = fk.attention(**core), fk.training.attention_backward(**core)
+    assert [sp.Poly(sp.expand(each.bytes), T).coeff_monomial(T**2) / 2 for each in passes] == [4, 7]
+    assert all(arrow.y < arrow.y + arrow.h for arrow in drawing.marks("read"))  # from memory down to a kernel
+    assert "the backward pass of the softmax, reads P and dP, writes dS" in drawing.alt
+
+
+def test_tile_walk_by_hand():
+    """1,024 tokens in tiles of 128: 64. The lit one is the fourth of the fourth row: three rows and three tiles are behind it. 128 × 128 × 4 bytes."""
+    drawing = drawings.tile_walk()
+    [tile], walked = drawing.marks("tile"), drawing.marks("walked")
+    assert round(sum(mark.w * mark.h for mark in walked) / (tile.w * tile.h)) == 3 * 8 + 3
+    assert walked[-1].box[2] == pytest.approx(tile.x) and walked[-1].y == tile.y
+    [of_q], [of_k], [of_v] = (drawing.marks(f"loaded of {name}") for name in "QKV")
+    assert (of_q.y, of_q.h) == (tile.y, tile.h) and of_q.box[2] < tile.x
+    assert all((each.x, each.w) == (tile.x, tile.w) and each.box[3] < tile.y for each in (of_k, of_v))
+    [walk], [kept] = drawing.marks("walk"), drawing.marks("kept")
+    assert tile.x < walk.x < tile.box[2] and kept.text == "m, ℓ, O" and walk.x + walk.w <= kept.x
+    assert "1 of 64 tiles" in drawing.title and "128 × 128 scores, 65.54 kB" in drawing.marks("said")[0].text
+    assert "row 4 and column 4" in drawing.alt and "3 of 8 rows" in drawing.alt
+    oblong = drawings.tile_walk(queries=64, keys=128, tokens=512)
+    [tile], [of_k] = oblong.marks("tile"), oblong.marks("loaded of K")
+    assert tile.w == pytest.approx(2 * tile.h) and "8 by 4 tiles" in oblong.alt and of_k.x == tile.x
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"tokens": 1000}, {"queries": 512}, {"keys": 32}, {"queries": 0}, {"tokens": 1024.0}]
+)
+def test_tile_walk_refuses_what_it_cannot_draw(sizes):
+    [name] = sizes
+    with pytest.raises(ValueError, match=f"{name}={sizes[name]}"):
+        drawings.tile_walk(**sizes)
 
 
 def test_routed_tokens_by_hand():

@@ -24,6 +24,7 @@ from flopkit.book.drawings.models import model_tree, six_flops
 from flopkit.book.drawings.products import bytes_and_flops, dot_product, matrix_product
 from flopkit.book.drawings.recipes import fitted_sequences
 from flopkit.book.drawings.roofs import five_reasons, overlapped_times, roof_lines
+from flopkit.book.drawings.scores import score_transfers, tile_walk
 from flopkit.book.drawings.serving import decode_bytes, prefill_and_decode
 from flopkit.book.drawings.six_n import two_errors
 from flopkit.book.drawings.splits import five_splits
@@ -75,12 +76,14 @@ __all__ = [
     "saved_by_cures",
     "prefill_and_decode",
     "schedules",
+    "score_transfers",
     "seen_calls",
     "six_flops",
     "step_rows",
     "stopwatches",
     "symptoms",
     "tile_on_chip",
+    "tile_walk",
     "tower",
     "transposed",
     "two_errors",
