@@ -382,18 +382,18 @@ def test_score_transfers_are_those_of_the_formulas():
 
 
 def test_tile_walk_by_hand():
-    """1,024 tokens in tiles of 128: 64. The lit one is the fourth of the fourth row: three rows and three tiles are behind it. 128 × 128 × 4 bytes."""
+    """1,024 tokens in tiles of 128: 64. The lit one is the fourth of the fourth row: three tiles are behind it. 128 × 128 × 4 bytes."""
     drawing = drawings.tile_walk()
-    [tile], walked = drawing.marks("tile"), drawing.marks("walked")
-    assert round(sum(mark.w * mark.h for mark in walked) / (tile.w * tile.h)) == 3 * 8 + 3
-    assert walked[-1].box[2] == pytest.approx(tile.x) and walked[-1].y == tile.y
+    [tile], [walked] = drawing.marks("tile"), drawing.marks("walked")
+    assert walked.w == pytest.approx(3 * tile.w) and walked.box[2] == pytest.approx(tile.x)
+    assert (walked.y, walked.h) == (tile.y, tile.h) and tile.w == tile.h
     [of_q], [of_k], [of_v] = (drawing.marks(f"loaded of {name}") for name in "QKV")
     assert (of_q.y, of_q.h) == (tile.y, tile.h) and of_q.box[2] < tile.x
     assert all((each.x, each.w) == (tile.x, tile.w) and each.box[3] < tile.y for each in (of_k, of_v))
     [walk], [kept] = drawing.marks("walk"), drawing.marks("kept")
     assert tile.x < walk.x < tile.box[2] and kept.text == "m, ℓ, O" and walk.x + walk.w <= kept.x
     assert "1 of 64 tiles" in drawing.title and "128 × 128 scores, 65.54 kB" in drawing.marks("said")[0].text
-    assert "row 4 and column 4" in drawing.alt and "3 of 8 rows" in drawing.alt
+    assert "row 4 and column 4" in drawing.alt and "8 by 8 tiles" in drawing.alt
     oblong = drawings.tile_walk(queries=64, keys=128, tokens=512)
     [tile], [of_k] = oblong.marks("tile"), oblong.marks("loaded of K")
     assert tile.w == pytest.approx(2 * tile.h) and "8 by 4 tiles" in oblong.alt and of_k.x == tile.x
@@ -406,6 +406,8 @@ def test_tile_walk_refuses_what_it_cannot_draw(sizes):
     [name] = sizes
     with pytest.raises(ValueError, match=f"{name}={sizes[name]}"):
         drawings.tile_walk(**sizes)
+    with pytest.raises(ValueError, match=r"524.3 kB of scores in 262.1 kB"):  # 256 × 512 × 4 bytes, 64K registers of 4
+        drawings.tile_walk(queries=256, keys=512, tokens=4096)
 
 
 def test_routed_tokens_by_hand():

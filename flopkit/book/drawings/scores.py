@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flopkit.book.drawings.canvas import WIDTH, Canvas
 from flopkit.book.drawings.drawing import Drawing
+from flopkit.book.drawings.flash import REGISTERS
 from flopkit.book.drawings.sizes import whole
 from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE, PAPER
 from flopkit.dtypes import nbytes
@@ -76,7 +77,7 @@ def score_transfers() -> Drawing:
 
 
 def tile_walk(queries: int = 128, keys: int = 128, tokens: int = 1024) -> Drawing:
-    """The score matrix of a head in tiles: the one that a flash kernel has on the chip, the queries, keys and values that it needs, and what it keeps.
+    """The score matrix of a head in tiles: the one that a multiprocessor works on in a flash kernel, the queries, keys and values that it needs, and what it keeps.
 
     Parameters
     ----------
@@ -88,12 +89,13 @@ def tile_walk(queries: int = 128, keys: int = 128, tokens: int = 1024) -> Drawin
     Raises
     ------
     ValueError
-        For sizes that are no whole numbers, and for a length of too few or too many tiles.
+        For sizes that are no whole numbers, for a length of too few or too many tiles, and for a tile whose scores do not fit into an
+        H100's registers in fp32.
 
     Examples
     --------
     >>> tile_walk().title
-    'A flash kernel has 1 of 64 tiles of the scores on the chip and writes none of them to memory'
+    'A multiprocessor holds 1 of 64 tiles of scores at a time, and no score is written to memory'
     """
     for name, value in (("queries", queries), ("keys", keys), ("tokens", tokens)):
         whole("tile_walk", name, value, 1, 2**20)
@@ -103,11 +105,17 @@ def tile_walk(queries: int = 128, keys: int = 128, tokens: int = 1024) -> Drawin
             f"tile_walk(queries={queries}, keys={keys}, tokens={tokens}): the length must be 3 to 16 whole tiles in both "
             "directions, so that it can be drawn"
         )
+    scores = nbytes(queries * keys, "fp32")
+    if scores > REGISTERS:
+        raise ValueError(
+            f"tile_walk(queries={queries}, keys={keys}, tokens={tokens}): {si(scores, 'B')} of scores in {si(REGISTERS, 'B')} of a "
+            "multiprocessor's registers; make the tile smaller"
+        )
     left, top, side = 58.0, 84.0, 192.0
     high, wide = side / rows, side / columns
     row, column = rows // 2 - 1, columns // 2 - 1 + columns % 2
     x, y = left + column * wide, top + row * high
-    canvas = Canvas(top + side + 86)
+    canvas = Canvas(top + side + 106)
     canvas.text(left, 10, "keys and values →", anchor="start", colour=MUTED)
     canvas.text(0, top + side + 14, "queries ↓", anchor="start", colour=MUTED)
     for name, at in (("V", 24.0), ("K", 52.0)):
@@ -117,36 +125,33 @@ def tile_walk(queries: int = 128, keys: int = 128, tokens: int = 1024) -> Drawin
     canvas.text(14, top + 11, "Q", anchor="end", bold=True)
     canvas.box(22, top, 22, side, name="all of Q", fill=0, edge=0.8, round=0)
     canvas.box(22, y, 22, high, name="loaded of Q", colour=BLUE, fill=0.6, edge=0, round=0)
-    for i, before in enumerate([columns] * row + [column]):
-        if before:
-            canvas.box(
-                left, top + i * high, before * wide, high, name="walked", colour=ORANGE, fill=0.12, edge=0, round=0
-            )
+    if column:
+        canvas.box(left, y, column * wide, high, name="walked", colour=ORANGE, fill=0.18, edge=0, round=0)
     canvas.box(x, y, wide, high, name="tile", colour=ORANGE, fill=0.75, edge=0, round=0)
     _grid(canvas, left, top, rows, columns, wide, high)
     middle, kept = y + high / 2, left + side + 22
     canvas.arrow(x + wide / 2, middle, kept - 2, middle, width=2, colour=ORANGE, name="walk")
     canvas.box(kept, middle - 14, WIDTH - kept - 1, 28, "m, ℓ, O", name="kept", colour=GREEN, fill=0.3)
-    if row:
-        canvas.box(kept, top, 22, row * high - 17 + high / 2, name="output", colour=GREEN, fill=0.12, edge=0.8, round=0)
-        canvas.text(kept + 27, top + 12, "O, written", anchor="start", name="finished")
-    scores = si(nbytes(queries * keys, "fp32"), "B")
+    canvas.arrow(kept + 37, middle + 15, kept + 37, middle + 41, width=1.8, colour=GREEN, name="written")
+    canvas.lines(kept + 37, middle + 53, "O / ℓ", "to memory at", "the row’s end")
     said = (
-        (ORANGE, 0.75, f"the tile: {count(queries)} × {count(keys)} scores, {scores} on the chip"),
+        (ORANGE, 0.75, f"the tile: {count(queries)} × {count(keys)} scores, {si(scores, 'B')} on the chip"),
         (BLUE, 0.6, "loaded for it: a block each of Q, K and V"),
         (GREEN, 0.3, "kept for a row of tiles: m, ℓ and O of its queries"),
+        (None, 0, "other multiprocessors walk along the other rows"),
     )
     for i, (colour, fill, words) in enumerate(said):
         at = top + side + 34 + 20 * i
-        canvas.box(0.6, at - 6, 12, 12, colour=colour, fill=fill, edge=0)
+        if colour:
+            canvas.box(0.6, at - 6, 12, 12, colour=colour, fill=fill, edge=0)
         canvas.text(20, at, words, anchor="start", name="said")
     return Drawing(
         "tile-walk",
-        f"A flash kernel has 1 of {count(rows * columns)} tiles of the scores on the chip and writes none of them to memory",
+        f"A multiprocessor holds 1 of {count(rows * columns)} tiles of scores at a time, and no score is written to memory",
         f"The score matrix of {count(tokens, 'tokens')} as a grid of {rows} by {columns} tiles of {count(queries, 'queries')} and {count(keys, 'keys')}. One tile, in row {row + 1} and column "
-        f"{column + 1}, is on the chip: {scores} of scores in fp32. Beside it the block of Q of its row, above it the blocks of K and V of its column, loaded for it. An arrow runs along "
-        "the row to the box m, ℓ, O: the kernel walks along the row of tiles, keeps m, ℓ and O of the row's queries, and forgets the scores of the tiles behind it. "
-        f"At the end of a row it writes O; {row} of {rows} rows are finished.",
+        f"{column + 1}, is on the chip: {si(scores, 'B')} of scores in fp32. Beside it the block of Q of its row, above it the blocks of K and V of its column, loaded for it. An arrow runs along "
+        "the row to a box with m, ℓ and O: the multiprocessor walks along the row of tiles, corrects m, ℓ and O of the row's queries at each tile, and forgets the scores of the tiles behind "
+        "it. At the end of the row it writes O / ℓ to memory. Other multiprocessors walk along the other rows.",
         [canvas],
     )
 

@@ -114,13 +114,13 @@ def online_softmax_steps() -> Figure:
         "{exact}. Forget the correction: {forget}.",
         model=online_softmax_of,
         controls=[
-            slider("tile", "Tile", list(range(1, TILES + 1)), value=2),
+            slider("tile", "Tile", list(range(1, TILES + 1)), value=1),
             choice("scores", "The scores", {title: {f"s{k}": row[k - 1] for k in KEYS} for title, row in SCORES.items()}),
             switch("forget", "Forget the correction", idle="nothing"),
         ],
         presets={
-            "A larger score": {"tile": 2, "scores": "rise", "forget": False},
             "First tile": {"tile": 1, "scores": "rise", "forget": False},
+            "A larger score": {"tile": 2, "scores": "rise", "forget": False},
             "The whole row": {"tile": TILES, "scores": "rise", "forget": False},
             "Forgotten": {"tile": TILES, "scores": "rise", "forget": True},
         },

@@ -44,6 +44,14 @@ def test_forgotten_corrections_leave_each_weight_as_it_came(title):
         assert right == ("forget" in FIGURE.idle(tile=tile, scores=title, forget=True)) == (largest == max(row[:2]))
 
 
+def test_it_starts_at_the_first_tile():
+    """Nothing has been corrected yet: two bars, and the sums of scores 1 and 0."""
+    assert FIGURE.at()["total"] == pytest.approx(1 + math.exp(-1)) and FIGURE.at()["out"] == pytest.approx(
+        1 + 2 * math.exp(-1)
+    )
+    assert [row["came"] for row in FIGURE.rows()] == [1, 1, 0, 0, 0, 0, 0, 0]
+
+
 def test_the_title_is_what_the_preset_shows():
     """The second tile of rising scores shrinks both weights of the first by the same factor, 1/e."""
     before, after = (FIGURE.rows(**FIGURE.presets[name]) for name in ("First tile", "A larger score"))
