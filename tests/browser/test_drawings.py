@@ -95,7 +95,7 @@ EXTREMES = [
     drawings.engine_batches((1, 1, 1, 1, 1), longest=9, page=4),
     drawings.engine_batches((9,) * 8, longest=16, page=4),
     drawings.stopwatches(calls=5),
-    drawings.step_followed({f"a format of some name {i}": (1.23456e-3 * i, 1.1e-3 * i) for i in range(1, 7)}),
+    drawings.step_followed({f"bf16, compiled {i}": (1.23456e-3 * i, 1.1e-3 * i) for i in range(1, 7)}),
     drawings.step_followed({"TF32": (3.21, 3.21)}),
     drawings.saved_by_cures({f"{i} a cure of some name": (1.234 * i + 1, 1.01 * i + 1) for i in range(1, 9)}),
     drawings.saved_by_cures({"CUDA graphs": (1.001, 1.0)}),

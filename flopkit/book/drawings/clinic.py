@@ -132,7 +132,7 @@ def step_followed(stages: Mapping[str, tuple[float, float]] | None = None) -> Dr
     Parameters
     ----------
     stages : Mapping[str, tuple[float, float]], optional
-        Names of up to six stages of a step, the seconds of each, and the floor of its matmuls. None: a GPT's training step as we measured it
+        Short names of up to six stages of a step, the seconds of each, and the floor of its matmuls. None: a GPT's training step as we measured it
         on an H200 in three formats, and compiled.
 
     Raises
