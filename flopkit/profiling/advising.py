@@ -52,8 +52,9 @@ def advice(profile: Any) -> Table:
     found = [(each, other.seconds) for rule in RULES for each, other in zip(rule(seen), rule(from_memory), strict=True)
              if each.seconds >= LEAST * profile.seconds]  # fmt: skip
     found.sort(key=lambda pair: -pair[0].seconds)
+    touched = {key for each, _ in found for key in each.rows}
     for key, row in seen.rows.items():
-        if (row["of_roof"] or 0.0) >= AT_ROOF and not beats(row) and row["share"] >= LEAST:
+        if key not in touched and (row["of_roof"] or 0.0) >= AT_ROOF and not beats(row) and row["share"] >= LEAST:
             why, left = f"at {units.percent(row['of_roof'])} of the roof", max(0.0, row["seconds"] - row["least"])
             found.append((Advice("nothing to gain here", left, "", why, [key]), left))
     rows = []
@@ -129,13 +130,28 @@ def _fuse(seen: _Seen) -> Iterator[Advice]:
     if chains := [chain for chain in chains if len(chain) > 1]:
         moved = [[call.entry.work.bytes for call in chain] for chain in chains]
         keys = {call.key for chain in chains for call in chain}
-        must = sum(most for most in map(max, moved) if not seen.fits(most))
+        # One kernel reads what the first reads and writes what the last writes: no less than the lightest of them moves. Where formats
+        # change on the way, it may be less.
+        one = [min(each) if len(_formats(chain)) == 1 else 0 for each, chain in zip(moved, chains, strict=True)]
+        must = sum(each for each in one if not seen.fits(each))
         has_roof = seen.device is not None and not any(beats(seen.rows[key]) for key in keys)
         why = f"{units.count(sum(map(len, chains)), 'operators')} in {units.count(len(chains), 'chains')}"
-        saved = units.si(sum(map(sum, moved)) - sum(map(max, moved)), "B")
+        saved = units.si(sum(map(sum, moved)) - sum(one), "B")
         yield Advice("fuse", seen.gain(keys, must / seen.device.bandwidth if has_roof else 0.0),
                      "make one kernel of these element-wise operators, by torch.compile or by hand",
                      f"{why}: fused, they move up to {saved} less", keys)  # fmt: skip
+
+
+def _formats(chain: list[Any]) -> set[Any]:
+    """The formats of all that a chain of operators reads."""
+    import torch
+
+    def walk(part: Any) -> set[Any]:
+        if isinstance(part, torch.dtype):
+            return {part}
+        return set().union(*map(walk, part)) if isinstance(part, tuple) else set()
+
+    return set().union(*(walk(call.entry.key) for call in chain))
 
 
 def _batch(seen: _Seen) -> Iterator[Advice]:
@@ -297,7 +313,8 @@ def _synchronises(seen: _Seen) -> Iterator[Advice]:
 def _loader(seen: _Seen) -> Iterator[Advice]:
     """A data loader that the step waits for: on a GPU while nothing runs, on a CPU as long as it takes."""
     keys = [key for key in seen.rows if LOADING[0] in key]
-    took = sum(seen.rows[key]["seconds"] for key in keys) if seen.joined.on_gpu else seen.joined.loading
+    rows = sum(seen.rows[key]["seconds"] for key in keys)
+    took = rows if seen.joined.on_gpu else max(rows, seen.joined.loading)
     if took:
         yield Advice("data loader", took, "load ahead, by num_workers, prefetch_factor and pin_memory, or decode once and keep it",
                      "the step waits for its batch", keys)  # fmt: skip

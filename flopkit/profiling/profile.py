@@ -234,8 +234,8 @@ class Profile:
         Columns: *advice*, what to *change*, the share *at most* of the step that this can save and its *seconds*, *why*, and the *rows*.
         It is a bound, Amdahl's over the rows, and no promise: they cannot take less than nothing, or than their roof where it is known. Memory
         is no roof for calls whose bytes a cache may serve (64 MiB); where that matters, *if* has the share by the bandwidth of the memory, too.
-        Nor is one that the rows beat. Bounds of several changes overlap, so they don't add up. Rows at their roof are listed last: nothing
-        to gain here.
+        Nor is one that the rows beat. Bounds of several changes overlap, so they don't add up. Rows at their roof that no change touches
+        are listed last: nothing to gain here.
         """
         from flopkit.profiling.advising import advice
 

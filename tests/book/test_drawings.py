@@ -1649,7 +1649,7 @@ def test_the_drawn_step_is_that_of_the_figure():
 def test_the_drawn_bound_is_the_arithmetic_at_the_peak():
     """Fused, GPT-2's attention executes seven matmuls of 2 · 64 FLOPs per visible pair, in fp32 at 67 TFLOP/s."""
     pairs = 16 * 12 * 12 * 1024 * 1025 / 2
-    [stays] = drawings.step_rows().marks("must stay: the bound")
+    [stays] = drawings.step_rows().marks("must stay: the floor after the cure")
     assert stays.text == seconds(pairs * 7 * 2 * 64 / 67e12)
 
 
@@ -1657,25 +1657,46 @@ def test_each_row_of_a_step_has_its_letter_in_the_key_and_where_there_is_room():
     drawing = drawings.step_rows({"attention": (0.5, 0.25), "matmuls": (0.49, 0.49), "norm": (0.01, 0.01)})
     keys = [mark.text for mark in drawing.marks("key") if mark.text]
     assert keys == ["A", "B", "C"]
-    assert sorted(mark.text for mark in drawing.marks("letter")) == ["A", "A", "B", "B"]
+    names = [mark.text for mark in drawing.canvases[0].marks if mark.text in ("attention", "matmuls", "norm")]
+    assert names == ["matmuls", "norm", "attention"], "the key's order is the bar's"
+    assert [mark.text for mark in drawing.marks("letter")] == ["A", "C", "A", "C"]
 
 
-def test_a_device_waits_for_launches_that_take_longer_than_kernels():
-    """Six launches of 5 µs and the last kernel of 2 µs: 32 µs, of which six kernels run 12. One launch: 5 µs and then 12."""
-    drawing = drawings.waiting_row()
-    assert drawing.title.startswith("The device waits 20 µs of 32 µs") and drawing.title.endswith("it waits 5 µs")
-    scale = drawing.marks("launch")[0].w / 5
-    assert len(drawing.marks("launch")) == 7 and len(drawing.marks("runs")) == 12
-    waits = [mark.w / scale for mark in drawing.marks("waits")]
-    assert waits == pytest.approx([5, 3, 3, 3, 3, 3, 5])
-    runs = [mark for mark in drawing.marks("runs") if mark.y == drawing.marks("runs")[0].y]
-    for launch, run in zip(drawing.marks("launch"), runs, strict=False):
-        assert run.x == pytest.approx(launch.x + launch.w)
-    busy = drawings.waiting_row(kernels=4, launch=1e-6, kernel=3e-6)  # the host runs ahead
-    assert "waits 1 µs of 13 µs" in busy.title and len(busy.marks("waits")) == 2
-    for wrong in ({"kernels": 0}, {"kernels": 11}, {"launch": 0.0}, {"kernel": -1e-6}):
-        with pytest.raises(ValueError, match="waiting_row"):
-            drawings.waiting_row(**wrong)
+def test_a_step_is_followed_on_one_scale():
+    """By hand: 300 ms with a floor of 200, then 60 ms with a floor of 15: a fifth of the width, a quarter of that framed."""
+    drawing = drawings.step_followed({"fp32": (0.3, 0.2), "bf16": (0.06, 0.015)})
+    stays, frames, above = (drawing.marks(name) for name in ("stays", "frame", "above"))
+    assert [mark.w for mark in stays] == pytest.approx([356 * 2 / 3, 356 / 20]) == [mark.w for mark in frames]
+    assert [mark.w for mark in above] == pytest.approx([356 / 3, 356 * 3 / 20])
+    for bar, free in zip(stays, above, strict=True):
+        assert bar.box[2] == pytest.approx(free.x)
+    assert [mark.text for mark in drawing.marks("said")] == ["floor 200 ms, 66.7 %", "floor 15 ms, 25 %"]
+    for wrong in ({}, {"a": (1.0, 2.0)}, {"a": (1.0, 0.0)}, {str(i): (2.0, 1.5) for i in range(7)}):
+        with pytest.raises(ValueError, match="step_followed"):
+            drawings.step_followed(wrong)
+
+
+def test_the_step_that_is_followed_is_the_measured_one():
+    """16 sequences of 1,024 tokens: the FLOPs by the product's sizes and the visible pairs, at 67 TFLOP/s in fp32, 989.5 in bf16."""
+    tokens, d, layers, pairs = 16 * 1024, 768, 12, 16 * 12 * 12 * 1024 * 1025 / 2
+    products = 6 * tokens * (12 * layers * d * d + 50304 * d)
+    flops = products + pairs * 7 * 2 * 64
+    said = [mark.text.split(",")[0] for mark in drawings.step_followed().marks("said")]
+    assert said[0] == f"floor {seconds(flops / 67e12)}" and said[2] == said[3] == f"floor {seconds(flops / 989.5e12)}"
+
+
+def _chosen(sheet, *said):
+    """The cures of a chart's sheet, by what its groups are called."""
+    return [row.cure for (group, _), rows in SHEETS[sheet].items() if group.startswith(said) for row in rows]
+
+
+def test_the_chart_sends_the_patients_of_the_chapter_to_their_cures():
+    """1 and 4 wait. 3 and 6 do what nobody needs. 2 is at memory's limit, the fp32 matmul of 5 at compute's, its ninth wave at neither."""
+    wait, needed, limit = SHEETS
+    assert {"fewer launches", "load ahead"} <= set(_chosen(wait, "Yes"))
+    assert {"is_causal", "smaller shapes"} <= set(_chosen(needed, "No"))
+    assert "fuse" in _chosen(limit, "memory") and _chosen(limit, "compute") == ["lower precision"]
+    assert "full waves" in _chosen(limit, "neither")
 
 
 def test_each_advice_of_a_profile_is_in_the_chart_once():

@@ -201,6 +201,17 @@ def test_the_data_loader_is_named_on_a_gpu_too(tmp_path):
     assert (first["advice"], first["at most"]) == ("data loader", pytest.approx(0.65))
 
 
+def test_no_less_than_its_row_can_be_saved_of_a_data_loader_on_a_cpu(tmp_path):
+    """Of 100 µs no operator runs for 71, in most of which, 65, the step waits for its batch: they are the row of the loader."""
+    report = in_order(lambda: [torch.ones(4, 4) @ torch.ones(4, 4) for _ in range(2)])
+    trace = Kineto(card="").step(0, 0, 100).op("aten::mm", 0, 10)
+    trace.add("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 15, 80)
+    found = Profile.from_trace(trace.op("aten::mm", 81, 100).write(tmp_path), report)
+    [row] = [row for row in found.rows if row["operator"] == "(data loader)"]
+    first = next(row for row in found.advice() if row["advice"] == "data loader")
+    assert row["share"] == pytest.approx(0.71) == first["at most"]
+
+
 @pytest.mark.parametrize("gpu", [False, True])
 def test_what_a_data_loader_calls_is_its_own(gpu, tmp_path):
     """Stacking a batch in the main process takes 40 of 100 µs, and Python around it 20; without them 40 are left."""
@@ -504,3 +515,22 @@ def test_what_fused_operators_save(tmp_path):
     assert small["seconds"] == pytest.approx(40e-6), "a cache may serve 2.4 MB: memory is no roof for them"
     assert small["if"] == "a cache serves the bytes; else 94 %", "by the memory 2.4 of 40 µs must stay"
     assert said(30_000_000, 200)["seconds"] == pytest.approx(610e-6), "nor where the rows are faster than it"
+
+
+def test_one_kernel_reads_once_what_several_operators_read_again(tmp_path):
+    """Of 120 MB each, (x·2 + x)·x reads and writes eight tensors, fused two: 240 µs at 1 TB/s. Rows that a change shortens are not at their end."""
+    x = torch.empty(30_000_000, device="meta")
+
+    def said(program, names, each):
+        trace = Kineto().step(0, 0, 10 + each * len(names))
+        for at, name in enumerate(names):
+            trace.launched(f"aten::{name}", 10 * at, 10 + each * at, 10 + each * (at + 1))
+        path, mine = trace.write(tmp_path), fk.Device("mine", peak={"fp32": 1e12}, bandwidth=1e12)
+        return Profile.from_trace(path, in_order(program), mine).advice()
+
+    (fuse,) = said(lambda: (x * 2.0 + x) * x, ("mul", "add", "mul"), 370)
+    assert fuse["advice"] == "fuse", "the additions are at 97 % of their roof, and all the same they can go"
+    assert fuse["seconds"] == pytest.approx((10 + 3 * 370 - 240) * 1e-6) and "up to 720 MB less" in fuse["why"]
+    small = x.to(torch.int8)  # one byte in, four between, one out: one kernel moves less than either operator
+    (fuse,) = said(lambda: small.exp() > 2, ("exp", "gt"), 370)
+    assert fuse["advice"] == "fuse" and fuse["seconds"] == pytest.approx(750e-6), "so that nothing comes off"

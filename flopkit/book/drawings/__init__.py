@@ -4,7 +4,7 @@ from flopkit.book.drawings.backward import gradients, wanted_gradients
 from flopkit.book.drawings.bottlenecks import bottlenecks, inverted_bottleneck, two_networks
 from flopkit.book.drawings.causal import causal_tiles
 from flopkit.book.drawings.checkpoints import kept_over_time
-from flopkit.book.drawings.clinic import saved_by_cures, step_rows, symptoms
+from flopkit.book.drawings.clinic import saved_by_cures, step_followed, step_rows, symptoms
 from flopkit.book.drawings.convolutions import transposed, window, wiring
 from flopkit.book.drawings.counters import seen_calls, tower
 from flopkit.book.drawings.drawing import Drawing
@@ -32,7 +32,6 @@ from flopkit.book.drawings.splitting import layer_cut, schedules, zigzag
 from flopkit.book.drawings.stopwatches import stopwatches
 from flopkit.book.drawings.sweeps import batch_crossing
 from flopkit.book.drawings.utilisation import denominators, numerators
-from flopkit.book.drawings.waiting import waiting_row
 
 __all__ = [
     "Drawing",
@@ -79,6 +78,7 @@ __all__ = [
     "score_transfers",
     "seen_calls",
     "six_flops",
+    "step_followed",
     "step_rows",
     "stopwatches",
     "symptoms",
@@ -88,7 +88,6 @@ __all__ = [
     "transposed",
     "two_errors",
     "two_networks",
-    "waiting_row",
     "wanted_gradients",
     "warm_up",
     "window",

@@ -1,4 +1,5 @@
-"""Where a step loses its time, and what could be done about it: a bar of rows, cures beside their bounds, and a chart from symptom to cure."""
+"""Where a step loses its time, and what could be done about it: a bar of rows, a step on its way, cures beside their bounds, and a chart from
+symptom to cure."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from flopkit.devices.catalogue import device
 from flopkit.recordings import records
 from flopkit.units import percent, seconds, times
 
-__all__ = ["saved_by_cures", "step_rows", "symptoms"]
+__all__ = ["saved_by_cures", "step_followed", "step_rows", "symptoms"]
 
 WIDE = 356
 PATIENT = "GPT-2, training in fp32, batch 16"
@@ -63,8 +64,8 @@ def step_rows(rows: Mapping[str, tuple[float, float]] | None = None, cure: str =
     touched = [name for name, (before, after) in rows.items() if after < before]
     if not touched:
         raise ValueError(f"step_rows(cure={cure!r}): no row takes less after it, so there is nothing to draw")
-    order = [name for name in rows if name not in touched] + touched
     colours = dict(zip(rows, COLOURS, strict=False))
+    rows = {name: rows[name] for name in [*(name for name in rows if name not in touched), *touched]}
     whole, left = (sum(pair[i] for pair in rows.values()) for i in (0, 1))
     top = 20.0 if of else 0.0
     canvas = Canvas(top + 132 + 19 * (len(rows) + 2))
@@ -75,7 +76,7 @@ def step_rows(rows: Mapping[str, tuple[float, float]] | None = None, cure: str =
     letters = dict(zip(rows, "ABCDEF", strict=False))
     for i, (y, bar) in enumerate(((top + 22, "before"), (top + 78, "after"))):
         x = 2.0
-        for name in order:
+        for name in rows:
             wide = WIDE * rows[name][i] / whole
             stays = bar == "after" and name in touched
             canvas.box(x, y, wide, 26, name=f"{bar}: {name}", colour=colours[name], fill=0.55, edge=0, round=0)
@@ -94,7 +95,7 @@ def step_rows(rows: Mapping[str, tuple[float, float]] | None = None, cure: str =
         canvas.text(WIDE + 2, y, said, anchor="end", name=f"seconds of {name}")
         y += 19
     stay, saved = sum(rows[name][1] for name in touched), whole - left
-    for look, words, amount in (({"colour": INK, "edge": 1.8}, "must stay: the bound", stay), ({"dash": True}, "can be saved, at most", saved)):  # fmt: skip
+    for look, words, amount in (({"colour": INK, "edge": 1.8}, "must stay: the floor after the cure", stay), ({"dash": True}, "can be saved, at most", saved)):  # fmt: skip
         canvas.box(3, y - 6, 12, 12, name="key", fill=0, round=0, **look)
         canvas.text(23, y, words, anchor="start", bold=True)
         canvas.text(WIDE + 2, y, seconds(amount), anchor="end", bold=True, name=words)
@@ -106,6 +107,72 @@ def step_rows(rows: Mapping[str, tuple[float, float]] | None = None, cure: str =
         f"{cure[:1].upper()}{cure[1:]} can save at most {percent(saved / whole)} of this step, which is {faster}",
         f"{of}{'. ' if of else ''}Two bars. A step of {seconds(whole)} is made of {listed}. After the cure, {cure}, {' and '.join(touched)} must still take {seconds(stay)}; the step then takes "
         f"at least {seconds(left)}, so that {seconds(saved)}, {percent(saved / whole)}, are the most that can be saved.",
+        [canvas],
+    )
+
+
+MOST_STAGES = 6
+
+
+def _stages() -> dict[str, tuple[float, float]]:
+    """A GPT's training step as we measured it on an H200, and what its matmuls need at the peak of each format."""
+    steps = {
+        (case["dtype"], case["params"]["compiled"]): case
+        for case in records("gpt_step", owner="ours", device="h200")
+        if case["params"]["batch"] == 16
+    }
+    forms = {"fp32": ("fp32", False), "TF32": ("tf32", False), "bf16": ("bf16", False), "bf16, compiled": ("bf16", True)}  # fmt: skip
+    peak = device("h200-sxm").peak
+    return {form: (steps[key]["seconds"]["mean"], steps[key]["counted"]["flops"] / peak(key[0])) for form, key in forms.items()}  # fmt: skip
+
+
+def step_followed(stages: Mapping[str, tuple[float, float]] | None = None) -> Drawing:
+    """One step after each of its cures, on one scale: what its matmuls need at their peak, and what lies above that.
+
+    Parameters
+    ----------
+    stages : Mapping[str, tuple[float, float]], optional
+        Short names of up to six stages of a step, the seconds of each, and the floor of its matmuls. None: a GPT's training step as we measured it
+        on an H200 in three formats, and compiled.
+
+    Raises
+    ------
+    ValueError
+        For no stage or more of them, and for a floor that is not above 0 or exceeds the step.
+
+    Examples
+    --------
+    >>> step_followed({"fp32": (0.3, 0.2), "bf16": (0.04, 0.01)}).title
+    'The step falls from 300 ms to 40 ms, the floor of its matmuls from 200 ms to 10 ms'
+    """
+    stages = _stages() if stages is None else stages
+    if not 1 <= len(stages) <= MOST_STAGES:
+        raise ValueError(f"step_followed(stages of {len(stages)}): draw one to {MOST_STAGES} of them")
+    for name, (took, floor) in stages.items():
+        if not 0 < floor <= took:
+            raise ValueError(f"step_followed({name!r}: {took!r}, {floor!r}): give the seconds of the step, and a floor above 0 s and up to them")  # fmt: skip
+    scale = WIDE / max(took for took, _ in stages.values())
+    canvas = Canvas(50.0 * len(stages) + 46)
+    said = []
+    for i, (name, (took, floor)) in enumerate(stages.items()):
+        y = 50.0 * i
+        canvas.text(2, y + 8, f"{name}: {seconds(took)}", anchor="start", bold=True, name="stage")
+        canvas.text(WIDE + 2, y + 8, f"floor {seconds(floor)}, {percent(floor / took)}", anchor="end", name="said")
+        canvas.box(2, y + 20, floor * scale, 20, name="stays", colour=BLUE, fill=0.55, edge=0, round=0)
+        canvas.box(2, y + 18, floor * scale, 24, name="frame", colour=INK, fill=0, edge=1.8, round=0)
+        canvas.box(2 + floor * scale, y + 20, (took - floor) * scale, 20, name="above", fill=0, dash=True, round=0)
+        said.append(f"{name}: {seconds(took)}, of which the floor is {seconds(floor)}, {percent(floor / took)}")
+    y = 50.0 * len(stages) + 4
+    canvas.box(3, y, 12, 12, name="key", colour=BLUE, fill=0.55, edge=0, round=0)
+    canvas.text(23, y + 6, "the matmuls' floor, which only another format lowers", anchor="start")
+    canvas.box(3, y + 20, 12, 12, name="key", fill=0, dash=True, round=0)
+    canvas.text(23, y + 26, "above it: what other cures can save, at most", anchor="start")
+    (long, most), *_ = both = [*stages.values(), *stages.values()]
+    short, least = both[-1]
+    return Drawing(
+        "step-followed",
+        f"The step falls from {seconds(long)} to {seconds(short)}, the floor of its matmuls from {seconds(most)} to {seconds(least)}",
+        f"Bars on one scale, one for each stage of a step. A framed part is the floor of its matmuls, a dashed part lies above it. {'; '.join(said)}.",
         [canvas],
     )
 
@@ -202,44 +269,47 @@ def _named(seen: str, advice: str) -> Symptom:
 
 
 SHEETS: dict[str, dict[tuple[str, str], list[Symptom]]] = {
-    "1. Is the device often idle?": {
+    "1. Does the step often wait?": {
         ("Yes: it waits for", PURPLE): [
-            _named("launches of many small kernels", "fewer launches"),
+            _named("many small launches", "fewer launches"),
             _named("an update, parameter by parameter", "fused optimiser"),
-            Symptom(".item(), .cpu() or print in the loop", "read the device less often", "synchronising calls"),
-            Symptom("its next batch", "a loader that works ahead", "data loader"),
-            Symptom("Python, files or sleep", "move them out of the step", "work outside of torch"),
+            Symptom(".item(), .cpu() or print", "read the device less often", "synchronising calls"),
+            Symptom("its next batch", "load ahead", "data loader"),
+            Symptom("Python, files or sleep", "move it out", "work outside of torch"),
             Symptom("other devices", "overlap or split differently"),
         ],
     },
-    "2. No: which rows are below their roof?": {
-        ("memory-bound rows", BLUE): [
-            _named("element-wise operators in a chain", "fuse"),
-            _named("attention's scores in memory", "fused attention"),
-            _named("matmuls with few rows", "larger batch"),
-            _named("kernels that turn layouts", "channels last"),
-        ],
-        ("compute-bound rows", ORANGE): [
-            _named("matmuls in fp32", "lower precision"),
-            _named("sizes that no tile divides", "multiples of eight"),
-            Symptom("a last wave of few tiles", "a size that fills its waves"),
-        ],
-    },
-    "3. None: is all of its work needed?": {
+    "2. No: is all of its work needed?": {
         ("No: leave it out", GREEN): [
-            _named("a forward pass that runs twice", "checkpoint less"),
+            _named("a repeated forward pass", "checkpoint less"),
             _named("pairs that a mask hides", "is_causal"),
             Symptom("logits that nobody reads", "head on the last token only", "head on all tokens"),
+            Symptom("weights pruned to zero", "smaller shapes"),
         ],
-        ("Yes", MUTED): [
-            _named("rows at their roof", "nothing to gain here"),
+    },
+    "3. Yes: which limit are its rows near?": {
+        ("memory: move fewer bytes", BLUE): [
+            _named("an element-wise chain", "fuse"),
+            _named("attention's scores in memory", "fused attention"),
+            _named("matmuls with few rows", "larger batch"),
+        ],
+        ("compute: raise the peak", ORANGE): [
+            _named("matmuls in fp32", "lower precision"),
+        ],
+        ("neither: let the kernel reach one", AMBER): [
+            _named("kernels that turn layouts", "channels last"),
+            _named("sizes that no tile divides", "multiples of eight"),
+            Symptom("a last wave of few tiles", "full waves"),
+        ],
+        ("none of these", MUTED): [
+            Symptom("other rows at a limit", "nothing to gain", "nothing to gain here"),
         ],
     },
 }  # fmt: skip
 
 
 def symptoms() -> Drawing:
-    """From what a profile shows to the cure, in three questions: idle or busy, below the roof or at it, needed or not.
+    """From what a profile shows to the cure, in three questions: waiting or busy, needed or not, near memory's limit, compute's or neither.
 
     Examples
     --------
@@ -257,8 +327,8 @@ def symptoms() -> Drawing:
     )
     return Drawing(
         "symptoms",
-        "Ask first whether the device is idle, then which rows are below their roof",
-        f"A chart of three questions, each with symptoms and the cure of each. {said}",
+        "Ask what the step waits for, then what it need not do, then which limit it is near",
+        f"Three questions, each with symptoms and their cures. {said}",
         canvases,
     )
 
