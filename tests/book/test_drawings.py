@@ -477,6 +477,7 @@ def test_dot_product_is_a_chain(k, drawn):
         (lambda: drawings.numerators(rate=0), "rate=0"),
         (lambda: drawings.numerators(device="t4"), "no peak for bf16"),
         (lambda: drawings.seen_calls(hidden=0), r"seen_calls\(hidden=0\)"),
+        (lambda: drawings.seen_parts(tokens=0), r"seen_parts\(tokens=0\)"),
         (lambda: drawings.kept_over_time(5), "two to four layers"),
         (lambda: drawings.kept_over_time(2, "some"), "'none' or 'full'"),
         (lambda: drawings.growing_core("mistral-7b"), "causal attention and no window"),
@@ -782,6 +783,34 @@ def test_seen_calls_are_those_that_the_counters_count():
     assert [mark.text for mark in drawing.marks("torch: backward")] == ["counted in part"]
     if sure("torch"):
         assert whole < fk.ask("torch", step, x).value < report.model_flops
+
+
+def test_seen_parts_are_what_the_tools_print_of_mixtral():
+    """Of Mixtral-8x7B over 4,096 tokens: 113,232,517,791,744 FLOPs, of which the counters print what follows, multiply-adds twice."""
+    total, experts = 113_232_517_791_744, 32 * 6 * 4096 * 2 * 4096 * 14336
+    scores = 32 * 4 * 4096**2 * 4096
+    printed = {
+        "torch": 20_873_541_058_560,
+        "torch.profiler": 20_901_896_142_848,
+        "fvcore": 2 * 6_038_724_018_176,
+        "ptflops": 2 * 6_038_188_195_840,
+        "thop": 2 * 6_034_429_050_880,
+        "ultralytics-thop": 2 * 10_436_770_529_280,
+        "calflops": 12_081_207_181_312,
+        "torchinfo": 2 * 5_899_554_816,
+    }
+    sizes = {"experts": experts, "scores": scores, "other matmuls": total - experts - scores}
+    drawing = drawings.seen_parts()
+    for tool in TOOLS:
+        if tool in printed:
+            seen = [part for part in sizes if drawing.marks(f"{tool}: {part}")]
+            unseen = [part for part in sizes if drawing.marks(f"{tool}: {part}, unseen")]
+            assert sorted(seen + unseen) == sorted(sizes)
+            assert sum(sizes[part] for part in seen) / total == pytest.approx(printed[tool] / total, abs=0.001), tool
+    bar = {part: drawing.marks(f"true count: {part}")[0].w for part in sizes}
+    assert {part: w / sum(bar.values()) for part, w in bar.items()} == pytest.approx(
+        {p: s / total for p, s in sizes.items()}
+    )
 
 
 # -- utilisation ----------------------------------------------------------------------------------------------------

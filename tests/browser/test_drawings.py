@@ -111,6 +111,8 @@ EXTREMES = [
     drawings.norm_steps(2**20),
     drawings.numerators("gpt2", 1024, 1_000_000),
     drawings.numerators("llama-3.1-405b", 2**17, 1, "b200"),
+    drawings.seen_parts(1),
+    drawings.seen_parts(2**20),
     drawings.seen_calls(1, 8, 8),
     drawings.seen_calls(2**16, 2**14, 2**16),
     drawings.warm_up(1),

@@ -6,7 +6,7 @@ from flopkit.book.drawings.causal import causal_tiles
 from flopkit.book.drawings.checkpoints import kept_over_time
 from flopkit.book.drawings.clinic import saved_by_cures, step_followed, step_rows, symptoms
 from flopkit.book.drawings.convolutions import transposed, window, wiring
-from flopkit.book.drawings.counters import seen_calls, tower
+from flopkit.book.drawings.counters import seen_calls, seen_parts, tower
 from flopkit.book.drawings.drawing import Drawing
 from flopkit.book.drawings.engines import decode_parts, engine_batches
 from flopkit.book.drawings.experts import routed_tokens
@@ -77,6 +77,7 @@ __all__ = [
     "schedules",
     "score_transfers",
     "seen_calls",
+    "seen_parts",
     "six_flops",
     "step_followed",
     "step_rows",

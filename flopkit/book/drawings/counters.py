@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from flopkit.book.drawings.canvas import Canvas
+from flopkit.book.drawings.canvas import WIDTH, Canvas
 from flopkit.book.drawings.drawing import Drawing
 from flopkit.book.drawings.sizes import whole
 from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE
 from flopkit.layers.attentions import attention
+from flopkit.layers.experts import moe
 from flopkit.layers.products import dense
 from flopkit.units import percent, si
 
-__all__ = ["LEVELS", "seen_calls", "tower"]
+__all__ = ["LEVELS", "seen_calls", "seen_parts", "tower"]
 
 # Where a counter watches, how, who does, what passes by unseen. From the top of the tower. Trace and dispatcher both see operators.
 LEVELS = (
@@ -145,5 +146,82 @@ def seen_calls(tokens: int = 197, width: int = 768, hidden: int = 3072) -> Drawi
         )
         + f" In all {', '.join(f'{tool} sees {seen}' for tool, seen in share.items())} of the forward pass. Only torch counts the backward pass, and "
         "only in part, because the fused attention has no formula there either.",
+        [canvas],
+    )
+
+
+# What each tool counts of Mixtral-8x7B on meta, by its default. torchinfo takes one token for a sequence, so it sees next to nothing.
+PARTS = {
+    "torch": ("other matmuls", "scores"),
+    "torch.profiler": ("other matmuls", "scores"),
+    "fvcore": ("other matmuls",),
+    "ptflops": ("other matmuls",),
+    "thop": ("other matmuls",),
+    "ultralytics-thop": ("other matmuls", "scores"),
+    "calflops": ("other matmuls",),
+    "torchinfo": (),
+}
+
+
+def seen_parts(tokens: int = 4096) -> Drawing:
+    """The FLOPs of Mixtral-8x7B in three parts, as a bar, and under it what each of eight tools counts of them on the meta device.
+
+    Parameters
+    ----------
+    tokens : int, optional
+        Tokens of the one sequence.
+
+    Raises
+    ------
+    ValueError
+        For tokens that are no whole number, from 1 to 2^20.
+
+    Examples
+    --------
+    >>> seen_parts().title
+    'Mixtral-8x7B on meta: all eight tools miss the experts, and five miss the scores as well'
+    """
+    whole("seen_parts", "tokens", tokens, 1, 2**20)
+    width, layers = 4096, 32
+    experts = moe(tokens=tokens, d_model=width, d_ff=14336, experts=8, top_k=2).flops
+    router = dense(tokens=tokens, d_in=width, d_out=8).flops
+    scores = attention(batch=1, q=tokens, kv=tokens, heads=32, head_dim=128, mask="full").flops
+    projections = dense(tokens=tokens, d_in=width, d_out=2 * width + 2 * 1024).flops  # Q and output, K and V
+    head = dense(tokens=tokens, d_in=width, d_out=32_000).flops
+    flops = {
+        "other matmuls": layers * (projections + router) + head,
+        "scores": layers * scores,
+        "experts": layers * (experts - router),
+    }
+    colours = {"other matmuls": GREEN, "scores": ORANGE, "experts": BLUE}
+    total = sum(flops.values())
+    left, step = 106, 24
+    wide = WIDTH - left - 2
+    canvas = Canvas(32 + step * (len(PARTS) + 1) + 34)
+    for row, (tool, seen) in enumerate({"true count": tuple(flops), **PARTS}.items()):
+        y, x = 4 + step * row + (8 if row else 0), float(left)
+        canvas.text(0, y + 8, tool, anchor="start", bold=not row)
+        for part, size in flops.items():
+            length = wide * size / total
+            if part in seen:
+                canvas.box(x, y, length, 16, name=f"{tool}: {part}", colour=colours[part], fill=0.45, edge=0.8, round=0)
+            else:
+                canvas.box(x, y, length, 16, name=f"{tool}: {part}, unseen", fill=0, edge=0.8, dash=True, round=0)
+            x += length
+    y = canvas.height - 40
+    for i, part in enumerate(flops):
+        at, down = 180 * (i % 2), 22 * (i // 2)
+        canvas.box(at, y + down, 12, 12, name="key", colour=colours[part], fill=0.45, edge=0.8, round=0)
+        canvas.text(at + 17, y + down + 6, f"{part} {percent(flops[part] / total)}", anchor="start", name="key word")
+    canvas.box(180, y + 22, 12, 12, name="key", fill=0, edge=0.8, dash=True, round=0)
+    canvas.text(197, y + 28, "not counted", anchor="start", name="key word")
+    return Drawing(
+        "seen-parts",
+        "Mixtral-8x7B on meta: all eight tools miss the experts, and five miss the scores as well",
+        f"Of the {si(total, 'FLOPs')} that a forward pass over {tokens:,} tokens takes, "
+        + ", ".join(f"{part} take {percent(size / total)}" for part, size in flops.items())
+        + ". Bars show what each tool counts: "
+        + "; ".join(f"{tool} {' and '.join(seen) or 'next to nothing'}" for tool, seen in PARTS.items())
+        + ".",
         [canvas],
     )
