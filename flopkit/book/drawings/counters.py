@@ -208,13 +208,15 @@ def seen_parts(tokens: int = 4096) -> Drawing:
             else:
                 canvas.box(x, y, length, 16, name=f"{tool}: {part}, unseen", fill=0, edge=0.8, dash=True, round=0)
             x += length
-    y = canvas.height - 40
+    bottom = canvas.height - 40
     for i, part in enumerate(flops):
         at, down = 180 * (i % 2), 22 * (i // 2)
-        canvas.box(at, y + down, 12, 12, name="key", colour=colours[part], fill=0.45, edge=0.8, round=0)
-        canvas.text(at + 17, y + down + 6, f"{part} {percent(flops[part] / total)}", anchor="start", name="key word")
-    canvas.box(180, y + 22, 12, 12, name="key", fill=0, edge=0.8, dash=True, round=0)
-    canvas.text(197, y + 28, "not counted", anchor="start", name="key word")
+        canvas.box(at, bottom + down, 12, 12, name="key", colour=colours[part], fill=0.45, edge=0.8, round=0)
+        canvas.text(
+            at + 17, bottom + down + 6, f"{part} {percent(flops[part] / total)}", anchor="start", name="key word"
+        )
+    canvas.box(180, bottom + 22, 12, 12, name="key", fill=0, edge=0.8, dash=True, round=0)
+    canvas.text(197, bottom + 28, "not counted", anchor="start", name="key word")
     return Drawing(
         "seen-parts",
         "Mixtral-8x7B on meta: all eight tools miss the experts, and five miss the scores as well",
