@@ -80,6 +80,8 @@ class Answers:
         self.description()
         self.python()
         if self.table:
+            if not rows and any(each.instead for each in self.table):
+                raise ValueError(f"figure {name!r}: a column's instead is a result of its row, and there are no rows")
             self._check_names("column", self.table, self.data()[0])
 
     @property
@@ -132,7 +134,11 @@ class Answers:
         """The text of every read-out at these settings, as the page shows it: a dash where they are refused."""
         results = self.at(**settings)
         none = bool(results.get(self.refused))
-        return {shown.name: "–" if none else shown.format(results[shown.name]) for shown in self.readouts}
+        found = {shown.name: "–" if none else shown.said(results) for shown in self.readouts}
+        told = {**self.setting_texts(**settings), **found} if any(shown.sentence for shown in self.readouts) else {}
+        return found | {
+            shown.name: self._name_in(found[shown.name], told) for shown in self.readouts if shown.sentence
+        }
 
     def setting_texts(self, **settings: Any) -> dict[str, str]:
         """The text of every control at these settings, as the page shows it."""
@@ -162,8 +168,9 @@ class Answers:
 
     def _fill(self, text: str, **settings: Any) -> str:
         """``text`` with what controls and read-outs say in place of their names in braces."""
-        said = {**self.setting_texts(**settings), **self.texts(**settings)}
+        return self._name_in(text, {**self.setting_texts(**settings), **self.texts(**settings)})
 
+    def _name_in(self, text: str, said: Mapping[str, str]) -> str:
         def say(named: re.Match[str]) -> str:
             if named[1] not in said:
                 raise ValueError(
@@ -233,3 +240,7 @@ class Answers:
                     f"figure {self.name!r}: {what} {each.name!r} is not set by the model; {hint(each.name, known)}"
                 )
             each.format(known[each.name])
+            if each.instead and not isinstance(known.get(each.instead), str):
+                raise ValueError(
+                    f"figure {self.name!r}: {each.instead!r} is not a word that the model sets; {hint(each.instead, known)}"
+                )

@@ -252,7 +252,7 @@ def _readouts(figure: Answers) -> str:
         return ""
     results, texts = figure.at(), figure.texts()
     entries = "".join(
-        f'<div><dt{_template(each.label)}>{escape(figure.say(each.label))}</dt><dd{" class=fk-words" if each.text or isinstance(results[each.name], str) else ""}><data data-name="{each.name}" value="{escape(_plain(results[each.name]))}">'
+        f'<div{" class=fk-sentence" if each.sentence else ""}><dt{_template(each.label)}>{escape(figure.say(each.label))}</dt><dd{" class=fk-words" if each.text or each.instead or isinstance(results[each.name], str) else ""}><data data-name="{each.name}" value="{escape(_plain(results[each.name]))}">'
         f"{escape(texts[each.name])}</data></dd></div>"
         for each in figure.readouts
     )
@@ -268,7 +268,7 @@ def _table(figure: Answers) -> str:
     rows = figure.data()
     head = "".join(f'<th scope="col">{escape(column.label)}</th>' for column in figure.table)
     body = "".join(
-        "<tr>" + "".join(f"<td>{escape(column.format(row[column.name]))}</td>" for column in figure.table) + "</tr>"
+        "<tr>" + "".join(f"<td>{escape(column.said(row))}</td>" for column in figure.table) + "</tr>"
         for row in rows
     )
     return (
@@ -305,7 +305,7 @@ def _data(figure: Answers, shared: bool = False) -> dict[str, Any]:
         **({"paste": _table_of(figure.paste)} if figure.paste else {"paste": {"shared": True}} if shared else {}),
         **({"code": figure.code.data(figure.presets)} if figure.code else {}),
         "presets": list(figure.presets.values()),
-        "readouts": [_shown(each) for each in figure.readouts],
+        "readouts": [_shown(each) for each in sorted(figure.readouts, key=lambda each: each.sentence)],
         "columns": [_shown(each) for each in figure.table],
     }
 
@@ -325,6 +325,7 @@ def _shown(shown: Any) -> dict[str, Any]:
         "name": shown.name,
         "unit": shown.unit,
         "text": {_plain(value): text for value, text in shown.text.items()},
+        "instead": shown.instead,
     }
     return {key: value for key, value in entry.items() if value}
 

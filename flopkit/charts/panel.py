@@ -191,12 +191,22 @@ class Paste:
 
 @dataclass(frozen=True)
 class Shown:
-    """A result shown as text: a read-out, or a column of the data table."""
+    """A result shown as text: a read-out, or a column of the data table.
+
+    ``instead``: another result, a word that is shown in this one's place unless it is "". ``sentence``: this result is a sentence that may name
+    controls and read-outs in braces, and it stands above the others in larger letters.
+    """
 
     name: str
     label: str
     unit: str = ""
     text: Mapping[Any, str] = field(default_factory=dict, hash=False)
+    instead: str = ""
+    sentence: bool = False
+
+    def said(self, results: Mapping[str, Any]) -> str:
+        """What is shown at these results."""
+        return (self.instead and results[self.instead]) or self.format(results[self.name])
 
     def format(self, value: Any) -> str:
         if self.text:
@@ -206,14 +216,19 @@ class Shown:
         return units.format_value(value, self.unit)
 
 
-def readout(name: str, label: str, unit: str = "", text: Mapping[Any, str] | None = None) -> Shown:
-    """A result of the model, shown as text: a number in ``unit``, or, for words and truth values, ``text[value]``."""
-    return Shown(check_name(name, "readout"), label, unit, text or {})
+def readout(
+    name: str, label: str, unit: str = "", text: Mapping[Any, str] | None = None, instead: str = "", sentence: bool = False
+) -> Shown:  # fmt: skip
+    """A result of the model, shown as text: a number in ``unit``, or, for words and truth values, ``text[value]``.
+
+    ``instead`` names a result that is a word, why there is no such number, or "". A ``sentence`` may name controls and read-outs: "{users} fit."
+    """
+    return Shown(check_name(name, "readout"), label, unit, text or {}, instead, sentence)
 
 
-def column(name: str, label: str, unit: str = "", text: Mapping[Any, str] | None = None) -> Shown:
-    """A column of the data table behind the chart."""
-    return Shown(check_name(name, "column"), label, unit, text or {})
+def column(name: str, label: str, unit: str = "", text: Mapping[Any, str] | None = None, instead: str = "") -> Shown:
+    """A column of the data table behind the chart; ``instead`` as for a `readout`, of the same row."""
+    return Shown(check_name(name, "column"), label, unit, text or {}, instead)
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ def compare(figure, node, settings):
 
 
 def compare_table(figure, node, settings):
-    want = [[column.format(row[column.name]) for column in figure.table] for row in figure.data(**settings)]
+    want = [[column.said(row) for column in figure.table] for row in figure.data(**settings)]
     have = node.locator("tbody tr").evaluate_all(
         "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
     )

@@ -191,19 +191,25 @@ def test_four_actions_answer_each_of_four_questions(open_page, options):
     reader.choose(
         "Device and number format", next(each for each in SERVE.controls["device"].options if each.startswith("H200"))
     )
-    bound = fk.serving.decode("qwen3-30b-a3b", "h200-sxm", context=32768, batch=32)
+    bound = fk.serving.decode("qwen3-30b-a3b", "h200-sxm", context=32768, batch=8)
     reader.sees("each_rate", fk.units.format_value(bound.tokens_per_s_per_user))
     reader.sees("decode_rate", fk.units.format_value(bound.tokens_per_s))
+    reader.type("Users at once", "32")  # 27 fit: there is no rate of 32, and the sentence says why
+    reader.sees("each_rate", "none: does not fit")
+    reader.sees("decode_rate", "none: does not fit")
     reader.sees(
         "first_seconds",
         fk.units.format_value(fk.serving.prefill("qwen3-30b-a3b", "h200-sxm", prompt=8192).seconds, "s"),
     )
     room = fk.serving.capacity("qwen3-30b-a3b", "h200-sxm", context=32768, block=1)
     reader.sees("most_users", fk.units.format_value(room.sequences))  # and the fourth: which batch fits?
+    assert reader.page.locator(".fk-on .fk-sentence data").inner_text().startswith("32 users do not fit: at most 27 do.")
+    assert reader.actions <= 4
     reader.choose("Cache stored in", "fp8 or int8")
     room = fk.serving.capacity("qwen3-30b-a3b", "h200-sxm", context=32768, kv_cache="fp8", block=1)
     reader.sees("most_users", fk.units.format_value(room.sequences))
-    assert reader.actions <= 4
+    bound = fk.serving.decode("qwen3-30b-a3b", "h200-sxm", context=32768, batch=32, kv_cache="fp8", compute="bf16")
+    reader.sees("each_rate", fk.units.format_value(bound.tokens_per_s_per_user))
 
 
 def test_a_layout_of_many_gpus_is_step_or_a_sentence(open_page):

@@ -10,7 +10,8 @@ Results, in bytes on each device: ``weights_held``, ``gradients_held``, ``optimi
 ``memory``, the sum; ``card``, the device's memory, and ``usable`` of it; ``spare_memory``, what is left of that (below 0: missing). ``fits``: ``"yes"`` or ``"no"``. ``most_batch``: the
 largest number of sequences on each device that fits, 0 if none does. ``least_count``: the least number of such devices on which *batch*
 sequences each fit, 0 if no number is enough, since activations are not shared. ``trained_params``: numbers that are trained. A sentence or "":
-``no_rank``, ``no_act``, ``no_embedded``, why a control has no effect.
+``no_count``, that no number of devices is enough; ``no_rank``, ``no_act``, ``no_embedded``, why a control has no effect. ``fit_answer``: all
+this in a sentence, with the names of controls and results in braces.
 
 `Model.train_memory` gives the same as its ``peak``, with ``shards=`` for *count*.
 """
@@ -61,6 +62,14 @@ TRAINED = {
 """Whether adapters alone are trained, and whether the frozen weights of the layers are stored in nf4."""
 
 
+FITS = "It fits: {memory} of {usable} on each device. The largest batch on each is {most_batch}. For a batch of {batch}, the fewest devices are {least_count}."
+TOO_FEW = "It does not fit: {memory} on each device, of which {usable} are usable. It would fit on {least_count} devices."
+NEVER = (
+    "It fits on no number of devices: activations, here {activations}, and gathered layers are not shared, and a device has {usable}. "
+    "Recompute more, take fewer or shorter sequences, or divide them by tensor parallelism (third question)."
+)
+
+
 class _All(NamedTuple):
     adapted: int = 0
     packed: int = 0
@@ -95,6 +104,8 @@ def fit(s: Any, **c: Any) -> None:
     most = minimum((left - s.once_ends) / s.each_ends, (left - s.once_again) / s.each_again)
     s.most_batch = maximum(-ceil_div(-most, 1), 0)
     s.least_count = _fewest(s, c["states"].several)
+    s.no_count = where(s.least_count > 0, "", "no number is enough")
+    s.fit_answer = where(s.memory <= s.usable, FITS, where(s.least_count > 0, TOO_FEW, NEVER))
     in_the_way(s, n, one)
 
 

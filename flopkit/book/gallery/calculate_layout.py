@@ -8,7 +8,7 @@ Controls beside those of `any_model`: ``length``, tokens of a sequence; ``device
 Results: those of `parallel_layout.a_step`, with ``part_…`` in seconds; ``gpu_flops``, that the device which sets the pace executes in a step;
 ``exposed``, seconds of exchanges that do not hide behind arithmetic; ``sent``, bytes that this device sends; ``tokens_per_s`` of all;
 ``kept_first``, bytes that a micro-batch keeps in the first layer, and ``kept_behind``, behind the last one, of a rank that has them. A sentence or "":
-``no_zero``, ``no_nodes``, why a control has no effect.
+``no_zero``, ``no_nodes``, why a control has no effect. ``layout_answer``: a sentence with names of results in braces.
 
 `flopkit.parallel.step` gives the same. All layers of a pipeline are alike here, but for layers without experts, which are the first. Layers with a window
 beside others are known where there is no pipeline, for there it does not matter where they stand.
@@ -46,6 +46,8 @@ __all__ = ["AXES", "KEEPS", "NODES", "PARTS", "ZERO", "layout"]
 PARTS = ("arithmetic", "recompute", "tensor", "context", "expert", "pipeline", "bubble", "data")
 AXES = OVERLAPS
 HIDDEN = ("data", "pipeline")  # what runs beside arithmetic, as `flopkit.parallel.step` has it without being told
+STEP = "A step takes at least {seconds}, so the MFU is at most {mfu}. It fits: the fullest rank holds {memory}."
+TOO_LARGE = "It does not fit: the fullest rank would hold {memory}. Use more ranks, divide more with ZeRO, or recompute. If it did, a step would take at least {seconds}."
 ZERO = {
     "0: nothing": {"stage": 0},
     "1: states of the optimiser": {"stage": 1},
@@ -103,6 +105,7 @@ def layout(s: Any, **c: Any) -> None:
     s.gpu_flops = (s.part_arithmetic + s.part_recompute) * device.peak
     s.exposed = total(getattr(s, f"part_{name}") for name in AXES)
     s.sent = total(getattr(s, f"bytes_{name}") for name in AXES)
+    s.layout_answer = where(s.memory <= s.room, STEP, TOO_LARGE)
     s.longest, s.most = 1 * s.seconds, maximum(s.memory, s.room)  # where the two axes end
     s.tokens_per_s = batch * length / s.seconds
     _kept_of_a_layer(s, numbers, degrees, c["keeps"].fused)

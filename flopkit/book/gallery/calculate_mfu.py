@@ -5,8 +5,8 @@ Controls beside those of `any_model`: ``length``, tokens of a sequence (128 to 1
 
 Results: ``a_token`` and ``executed``, FLOPs of a training token, forward and backward, under EXACT, without and with what is computed again;
 ``a_second``, FLOP/s of a device; ``mfu`` and ``hfu``, shares; ``possible``: ``"below the peak"``, ``"above the peak"`` or ``"no"``, above what
-the device can do; ``count_0`` to ``count_6``, FLOPs of a training token under each of `COUNTS`; ``end``, where the axis ends. `one_convention`
-makes a bar: ``flops``, ``against`` (by EXACT), ``drawn``, ``share`` (its MFU).
+the device can do; ``no_mfu``, in the last case why there is no MFU, or ""; ``mfu_answer``, a sentence with names of results in braces; ``count_0`` to ``count_6``, FLOPs of a training token under each of `COUNTS`; ``end``, where the axis ends. `one_convention`
+makes a bar: ``flops``, ``against`` (by EXACT), ``drawn``, ``share`` (its MFU) and ``no_share``, that there is none, or "".
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ COUNTS = {  # a row of the chart each: the convention, and what it is called the
     "6N, all parameters": conventions.SIX_N,
     "KAPLAN: no embeddings": conventions.KAPLAN,
 }
+BELOW = "Your MFU is {mfu} under EXACT. With recomputed work, your HFU is {hfu}."
+ABOVE = BELOW + " No run gets there: the rate is above the peak. Check the tokens/s, the devices and the number format."
+TOO_FAST = "This model has no MFU at {rate} tokens/s: {count} × {device} cannot reach that rate. Set the rate of your own run with it."
 LONGEST = 2  # of the bars that are drawn whole, in training tokens as EXACT counts them
 
 
@@ -53,6 +56,8 @@ def utilisation(s: Any, **c: Any) -> None:
     s.possible = where(
         s.a_second > device.limit, "no", where(s.a_second > device.peak, "above the peak", "below the peak")
     )
+    s.no_mfu = where(s.a_second > device.limit, "none: impossible rate", "")
+    s.mfu_answer = where(s.a_second > device.limit, TOO_FAST, where(s.a_second > device.peak, ABOVE, BELOW))
     # of the axis: a bar that is far longer than the others ends there, with an arrow at its number
     s.end = minimum(reduce(maximum, [getattr(s, f"count_{i}") for i in range(len(COUNTS))]), LONGEST * s.a_token)
 
@@ -74,3 +79,4 @@ def one_convention(r: Any, *, name: Any, rate: Any, count: Any, device: Any, **_
     r.against = r.flops / r.a_token
     r.drawn = minimum(r.flops, r.end)
     r.share = r.flops * rate / count / device.peak
+    r.no_share = where(r.a_second > device.limit, "none", "")

@@ -7,7 +7,7 @@ Results: ``a_step_token``, FLOPs of a training token, forward and backward, unde
 ``days`` (86,400 seconds) by the clock on the wall; ``device_hours`` of all devices together; ``megawatt_hours``, each device at the most
 that its maker allows it (``watts``), all the time: an upper bound of the devices alone; ``dollars``; ``run_rate``, tokens/s in all;
 ``tokens_per_parameter``, of those that work for a token; ``chinchilla``, tokens for this model by Chinchilla's rule, 20 for each such parameter;
-``rule_params`` and ``rule_tokens``, how that rule would split these FLOPs. And all results of `calculate_fit`. `Model.training` gives the same.
+``rule_params`` and ``rule_tokens``, how that rule would split these FLOPs; ``run_answer``, a sentence with names of results in braces. And all results of `calculate_fit`. `Model.training` gives the same.
 
 Not counted: restarts, evaluation, other lengths, failed runs.
 """
@@ -29,6 +29,8 @@ from flopkit.training.budgets import LAWS
 
 __all__ = ["run"]
 
+TAKES = "It takes {days} days, which are {device_hours} device-hours, at {dollars} dollars."
+TOO_LARGE = " But a step needs {memory} on each device, which is too much: see the first question."
 RULE = 20  # tokens a parameter: Hoffmann et al. 2022, table 3
 
 
@@ -45,6 +47,7 @@ def run(s: Any, **c: Any) -> None:
     s.run_rate = tokens / s.run_seconds
     s.tokens_per_parameter, s.chinchilla = tokens / s.active, RULE * s.active
     rule = LAWS[0].a_token(s.run_flops)
+    s.run_answer = where(s.memory <= s.usable, TAKES, TAKES + TOO_LARGE)
     s.rule_params, s.rule_tokens = rule / 6, s.run_flops / rule
 
 

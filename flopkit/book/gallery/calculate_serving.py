@@ -12,7 +12,8 @@ the first token. Tokens/s, at most: ``each_rate`` and ``decode_rate``, of a user
 ``a_user``, the cache of one; ``cached``, the cache of all; ``serving``, weights and cache on all devices; ``serving_each``, that by the number
 of devices; ``room``, what the weights leave on all devices; ``spare``, what weights and cache leave (below 0: what is missing). ``serves``:
 ``"yes"`` or ``"no"``. ``most_users`` and ``most_tokens``: how many sequences of the context, and tokens in such sequences, fit beside the
-weights. ``decode_flops``, ``decode_bytes``, ``first_flops``, ``first_bytes``: of a step and of a prompt. ``no_choice``: why *chosen_by* has no
+weights. ``no_rate`` and ``no_first``: that the users, or one prompt, do not fit, so that no time and no rate is shown, or "".
+``serve_answer``: a sentence with names of controls and results in braces. ``decode_flops``, ``decode_bytes``, ``first_flops``, ``first_bytes``: of a step and of a prompt. ``no_choice``: why *chosen_by* has no
 effect on any time, or "".
 
 Weights and cache are spread evenly over the devices, which exchange data in no time. `flopkit.serving.decode`, `prefill` and `capacity` give
@@ -36,6 +37,10 @@ from flopkit.models.serving.serving_pass import ServingPass, decoded, prefilled
 __all__ = ["CACHES", "READS", "serve"]
 
 CACHES = {"bf16": {"bits": 16}, "fp8 or int8": {"bits": 8}}
+NO_ROOM = "none: does not fit"
+SERVED = "Each of {users} users gets at most {each_rate} tokens/s, and all together at most {decode_rate}. At most {most_users} users fit."
+FEWER = "{users} users do not fit: at most {most_users} do. Take fewer users, a shorter context, a smaller cache or more devices."
+NOBODY = "Not one user fits: the weights take {stored}, and a cache comes on top. Take more devices or smaller formats."
 READS = {"as many as they could choose": "most", "as many as they choose on average": "expected"}
 """How many experts a pass reads: what the reader sees, and the word for it of `flopkit.serving.decode`."""
 
@@ -74,6 +79,10 @@ def serve(s: Any, **c: Any) -> None:
     s.serves = where(s.serving <= available, "yes", "no")
     s.room = maximum(available - s.stored, 0)
     s.most_users, s.most_tokens = _whole(s.room / s.a_user), _whole(s.room / s.a_user * context)
+    s.with_prompt = s.stored + nbytes(_cache(n, prompt), c["cache"])
+    s.no_rate = where(s.serving <= available, "", NO_ROOM)
+    s.no_first = where(s.with_prompt <= available, "", NO_ROOM)
+    s.serve_answer = where(s.serving <= available, SERVED, where(s.most_users > 0, FEWER, NOBODY))
 
 
 def _bounds(s: Any, name: str, ask: Callable[[Model, str], ServingPass], model: Model, chosen_by: Any) -> None:

@@ -260,7 +260,8 @@ def bars(s: Any) -> Any:
     rows = s.rows.transform_calculate(
         giga="datum.flops / 1e9",
         length="datum.drawn / 1e9",
-        said="format(datum.giga, ',.4~r') + ' GFLOPs, ' + format(100 * datum.share, ',.3~r') + ' %' + (datum.drawn < datum.flops ? ' →' : '')",
+        said="format(datum.giga, ',.4~r') + ' GFLOPs' + (datum.no_share ? '' : ', ' + format(100 * datum.share, ',.3~r') + ' %') + (datum.drawn < datum.flops ? ' →' : '')",
+        rate="datum.no_share ? datum.no_share : format(datum.share, '.1%')",
         ours="datum.name === 'EXACT: visible pairs'",
     )
     bars = rows.mark_bar(height=10, yOffset=9).encode(
@@ -271,7 +272,7 @@ def bars(s: Any) -> Any:
             alt.Tooltip("name:N", title="count"),
             alt.Tooltip("giga:Q", title="GFLOPs of a token", format=",.5~r"),
             alt.Tooltip("against:Q", title="by EXACT", format=".3f"),
-            alt.Tooltip("share:Q", title="MFU", format=".1%"),
+            alt.Tooltip("rate:N", title="MFU"),
         ],
     )
     left, right = ({"dy": -7, "baseline": "middle", "align": side} for side in ("left", "right"))

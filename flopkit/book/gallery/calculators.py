@@ -42,6 +42,7 @@ WEIGHTS = "Weights stored in"
 PER_GPU = 6667  # tokens/s of Llama-3.1-8B: torchtitan on eight H100s, FSDP, torch.compile, selective recompute
 RATE = 8 * PER_GPU
 SERVING = ["users", "context", "prompt", "device", "servers", "weights", "cache", "chosen_by"]
+ANSWER = "In a sentence"
 YES_NO = {"yes": "yes", "no": "no"}
 BOUNDS = {"compute": "compute", "memory": "memory"}
 IMPOSSIBLE = "no: above the limit, give the rate of your own run"
@@ -74,7 +75,7 @@ def run_controls() -> dict[str, Control]:
         slider("micro_batch", "Micro-batch", steps(1, 16), value=1, unit="sequences"),
         choice("keeps", "A layer keeps", KEEPS),
         choice("nodes", "Nodes of 8: links, network", NODES, idle="no_nodes"),
-        slider("users", "Users at once", steps(1, 4096), value=32),
+        slider("users", "Users at once", steps(1, 4096), value=8),
         slider("context", "Context of each user", steps(128, 1048576), value=32768, unit="tokens"),
         slider("prompt", "Prompt of a user", steps(16, 1048576), value=8192, unit="tokens"),
         slider("servers", "Devices that serve", steps(1, 1024), value=1),
@@ -97,6 +98,7 @@ def _asked(
         here["share"] = here["percent"] / 100
         ask(s, **{**here, **{name: here[ours] for name, ours in calls.items()}})
         once(s, no_embedded=where(s.norm_weight + s.norm_bias > 0, "", "It has no weights."))
+        once(s, all_active=where(s.active < s.params, "", "all of them"))
 
     return model
 
@@ -124,7 +126,7 @@ def calculator() -> Tasks:
         )  # fmt: skip
 
     asked_of_serving = _asked(so_many_users, [*SERVING, *(set(sizes) - {"act"})], every | sizes, count="servers")
-    of_model = [readout("params", "Parameters"), readout("active", "Active for a token")]
+    of_model = [readout("params", "Parameters"), readout("active", "Active for a token", instead="all_active")]
     figures = {
         "fit": figure(
             "fit", fit,
@@ -134,11 +136,12 @@ def calculator() -> Tasks:
             "{gradients_held} of gradients, {optimizer_held} of the optimiser, {activations} of activations with the gradients of the loss and {gathered} of gathered layers are {memory}. "
             "Lines stand at what the card has and at what programs can use, {usable}; fits: {fits}.",
             readouts=[
+                readout("fit_answer", ANSWER, sentence=True),
                 readout("fits", "Fits on each device", text=YES_NO),
                 readout("memory", "All on each device", "B"),
                 readout("spare_memory", "Left on each device", "B"),
                 readout("most_batch", "Sequences that fit on each"),
-                readout("least_count", "Devices needed", text={}),
+                readout("least_count", "Devices needed", instead="no_count"),
                 readout("weights_held", "Weights, each device (1/{count})", "B"),
                 readout("gradients_held", "Gradients, each device (1/{count})", "B"),
                 readout("optimizer_held", "Optimiser, each device (1/{count})", "B"),
@@ -162,10 +165,11 @@ def calculator() -> Tasks:
             alt="A line of days over the number of devices at an MFU of {percent} percent, falling; a second one for the tokens of Chinchilla’s rule. {tokens} tokens through a model of "
             "{params} parameters on {fleet} × {device} take {days} days, {device_hours} device-hours and {dollars} dollars.",
             readouts=[
+                readout("run_answer", ANSWER, sentence=True),
                 readout("device_hours", "Hours of all devices together"),
                 readout("days", "Days on the wall"),
                 readout("dollars", "Dollars"),
-                readout("megawatt_hours", "Energy in MWh, at most"),
+                readout("megawatt_hours", "MWh of the devices alone, at most"),
                 readout("run_rate", "Tokens/s, all devices"),
                 readout("run_flops", "The whole run", "FLOPs"),
                 readout("a_step_token", "A training token", "FLOPs"),
@@ -177,7 +181,7 @@ def calculator() -> Tasks:
             ],
             rows=along("devices", FLEETS, one_fleet), chart=days_over_devices, height=330,
             table=[column("devices", "Devices"), column("on_these", "Days"), column("by_rule", "Days for 20 tokens per parameter")],
-            caption="Time is FLOPs over MFU, devices and peak, as Model.training counts it: without restarts, evaluation and failed runs. Energy: each device at the most that its maker allows. "
+            caption="Time is FLOPs over MFU, devices and peak, as Model.training counts it: without restarts, evaluation and failed runs. Energy is that of the accelerators alone, each at the most that its maker allows; hosts, network and cooling come on top. "
             "Chinchilla’s rule is 20 tokens per parameter; models that serve many users are trained on far more. " + peaks_note(DEVICES),
         ),
         "layout": figure(
@@ -189,6 +193,7 @@ def calculator() -> Tasks:
             "in all {devices}, {device}. One has the seconds by part, at least {seconds}, of which {part_bubble} are bubble and {exposed} exposed communication; MFU is at most {mfu}. The other "
             "has the memory of the fullest rank, {memory}, with the device’s limit. It fits: {fits}.",
             readouts=[
+                readout("layout_answer", ANSWER, sentence=True),
                 readout("fits", "Fits on each device", text=YES_NO),
                 readout("seconds", "A step, at least", "s"),
                 readout("mfu", "MFU, at most", "%"),
@@ -208,7 +213,7 @@ def calculator() -> Tasks:
             table=[column("part", "Part"), column("taken", "Seconds", "s"), column("share", "Of the step", "%"), column("bytes", "Sent", "B"), column("wire", "On the way", "s")],
             caption="A bound, as fk.parallel.step has it: products at the peak, links and network cards at their full rate, no latency, nobody late. Of the exchanges those of data and pipeline run beside products; "
             "what is left of them, and all others, are exposed. The parts are those of the rank that finishes last, and so are its FLOPs and bytes. The links are those of the nodes that you choose, whatever the device. "
-            "Layers without experts are taken as the first ones. Activations are those of all micro-batches in flight, with the gradients of the loss: two fp32 numbers per logit, of one micro-batch, on the last rank. "
+            "In a mixture of experts the dense layers come first. Flash attention repeats a matmul in its backward pass: without recompute, that is what is computed again. Activations are those of all micro-batches in flight, with the gradients of the loss: two fp32 numbers per logit, of one micro-batch, on the last rank. "
             + peaks_note(DEVICES),
         ),
         "serve": figure(
@@ -216,17 +221,18 @@ def calculator() -> Tasks:
             {"Serving": SERVING},
             without=("act",), calls={"count": "servers"},
             title="How fast does it answer, and to how many?",
-            alt="Two lines over the number of users at a context of {context}: tokens/s of all users, rising, and of each, falling. {users} users of a model with {params} parameters on "
-            "{servers} × {device} get at most {each_rate} tokens/s each and {decode_rate} together; at most {most_users} fit. The first token of a prompt of {prompt} takes at least {first_seconds}.",
+            alt="Two lines over the number of users at a context of {context}: tokens/s of all users, rising, and of each, falling. The model has {params} parameters and runs on "
+            "{servers} × {device}. {serve_answer} First token of a prompt of {prompt}, at least: {first_seconds}.",
             readouts=[
-                readout("each_rate", "Tokens/s, each user, at most"),
-                readout("decode_rate", "Tokens/s, all users, at most"),
-                readout("first_seconds", "First token, at least", "s"),
+                readout("serve_answer", ANSWER, sentence=True),
+                readout("each_rate", "Tokens/s, each user, at most", instead="no_rate"),
+                readout("decode_rate", "Tokens/s, all users, at most", instead="no_rate"),
+                readout("first_seconds", "First token, at least", "s", instead="no_first"),
                 readout("serves", "Fits on all devices", text=YES_NO),
                 readout("most_users", "Users that fit, at most"),
-                readout("each_rate_in_order", "Each user, parts in order"),
-                readout("decode_rate_in_order", "All users, parts in order"),
-                readout("decode_seconds", "A step, at least", "s"),
+                readout("each_rate_in_order", "Each user, parts in order", instead="no_rate"),
+                readout("decode_rate_in_order", "All users, parts in order", instead="no_rate"),
+                readout("decode_seconds", "A step, at least", "s", instead="no_rate"),
                 readout("decode_bound", "A step is bound by", text=BOUNDS),
                 readout("stored", "Weights, all devices", "B"),
                 readout("cached", "Cache of all users, all devices", "B"),
@@ -243,19 +249,20 @@ def calculator() -> Tasks:
             {"Your run": ["rate", "count", "device", "length", "recompute"]},
             without=("act",),
             title="What is my MFU, and why is theirs different?",
-            alt="Bars for a training token of a model with {params} parameters, {active} of them active, at {length}: its FLOPs as seven conventions "
-            "count them, with the MFU that each gives; the data table lists them. Under EXACT it is {a_token}, and {rate} tokens/s on {count} × {device} are an MFU of {mfu}.",
+            alt="Bars for a training token of a model with {params} parameters (active: {active}), at {length}: its FLOPs as seven conventions "
+            "count them, with the MFU that each gives; the data table lists them. Under EXACT it is {a_token}. At {rate} tokens/s on {count} × {device}: {mfu_answer}",
             readouts=[
-                readout("mfu", "MFU (EXACT)", "%"),
-                readout("hfu", "HFU (EXACT)", "%"),
+                readout("mfu_answer", ANSWER, sentence=True),
+                readout("mfu", "MFU (EXACT)", "%", instead="no_mfu"),
+                readout("hfu", "HFU (EXACT)", "%", instead="no_mfu"),
                 readout("possible", "Is this rate possible?", text={"below the peak": "in theory: below the peak", "above the peak": "not in practice: above the peak", "no": IMPOSSIBLE}),
                 readout("a_token", "A training token", "FLOPs"),
                 *of_model,
             ],
             rows=along("name", list(COUNTS), one_convention), chart=bars, height=330,
-            table=[column("name", "Convention"), column("flops", "FLOPs of a training token", "FLOPs"), column("against", "By EXACT", "×"), column("share", "MFU", "%")],
+            table=[column("name", "Convention"), column("flops", "FLOPs of a training token", "FLOPs"), column("against", "By EXACT", "×"), column("share", "MFU", "%", instead="no_share")],
             caption=f"A training token is counted forward and backward, and nothing twice. MFU is its FLOPs at your throughput over the dense peak. At first the rate is one that torchtitan’s authors measured: {PER_GPU:,} tokens/s per GPU, "
-            "Llama-3.1-8B on eight H100s; it stays when you choose another model, so set yours. An arrow (→) marks a bar that leaves the chart. HFU adds recompute, and the scores that flash attention computes again. " + peaks_note(DEVICES),
+            "Llama-3.1-8B on eight H100s; it stays when you choose another model, so set yours. No MFU is shown where the devices cannot reach the rate. An arrow (→) marks a bar that leaves the chart. HFU adds recompute, and the scores that flash attention computes again. " + peaks_note(DEVICES),
         ),
     }  # fmt: skip
     return Tasks(

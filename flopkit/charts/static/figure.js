@@ -3,7 +3,7 @@
   "use strict";
   if (window.flopkitFigures) { window.flopkitFigures.scan(); return; }
   document.documentElement.classList.add("fk-js");
-  const base = document.currentScript?.src;                     // empty in a live kernel, where all is inside the page
+  const base = document.currentScript?.src;  // empty in a live kernel, where all is inside the page
   const all = (node, what) => [...node.querySelectorAll(what)];
 
   /* Text of a number: the twin of flopkit/units.py. */
@@ -52,7 +52,7 @@
     if (unit === "s") return seconds(v);
     return unit !== "FLOP/B" && PREFIXED.test(unit) ? si(v, unit) : join(plain(v, 4), unit);
   }
-  const say = (shown, v) => shown.text?.[String(v)] ?? format(v, shown.unit);
+  const say = (shown, v, instead) => instead || (shown.text?.[String(v)] ?? format(v, shown.unit));
 
   /* Vega, once for a page: a file beside this script, or unpacked from the page itself. */
   let loading;
@@ -118,7 +118,7 @@
         readouts.forEach(shown => {
           const data = one(`data[data-name="${shown.name}"]`), value = view.signal(shown.name);
           data.value = value;
-          write(data, said[shown.name] = no ? "–" : say(shown, value));
+          write(data, said[shown.name] = no ? "–" : named(say(shown, value, shown.instead && view.signal(shown.instead))));
         });
         for (const key in inputs) if (controls[key].idle) {
           const why = named(view.signal(controls[key].idle));
@@ -138,7 +138,7 @@
       const data = rows ? view.data("fk_rows") : [Object.fromEntries(columns.map(({name}) => [name, view.signal(name)]))];
       table.querySelector("tbody").replaceChildren(...data.map(row => {
         const tr = document.createElement("tr");
-        tr.append(...columns.map(column => Object.assign(document.createElement("td"), {textContent: say(column, row[column.name])})));
+        tr.append(...columns.map(column => Object.assign(document.createElement("td"), {textContent: say(column, row[column.name], row[column.instead])})));
         return tr;
       }));
     }
@@ -180,7 +180,7 @@
       await vega();
       const host = document.createElement("div");
       host.className = "fk-live";
-      chart.append(host);                                       // in the page before it is drawn: its width is measured
+      chart.append(host);  // in the page before it is drawn: its width is measured
       view = window.flopkitVega(host, spec);
       host.querySelector("svg")?.setAttribute("aria-hidden", "true");
       await update();
@@ -189,7 +189,7 @@
       host.classList.add("fk-drawn");
       if (fluid) new ResizeObserver(() => {
         const {clientWidth: width, clientHeight: height} = host;
-        // The view holds the size inside its axes: were the new one the same number by chance, it would see no change.
+        // Were the new size that inside the axes, by chance, the view would see no change.
         const other = (now, held) => now + (now === held) / 100;
         if (width && height && width + "," + height !== size) view.width(other(width, view.width())).height(other(height, view.height())).runAsync();
         size = width + "," + height;
@@ -197,7 +197,7 @@
       figure.dataset.ready = "yes";
     }
     function failed(error) {
-      set(start);                                               // what is shown was computed for these, or is taken away
+      set(start);  // what is shown was computed for these, or is taken away
       stopped = true;
       one(".fk-live")?.remove();
       if (figure.dataset.settled) all(figure, "data").forEach(data => { data.textContent = "–"; });

@@ -261,7 +261,7 @@ def test_the_reader_s_four_questions():
     assert run["device_hours"] == pytest.approx(told.device_hours) and round(told.device_hours, -3) == 542_000
     assert (run["days"], run["dollars"]) == (pytest.approx(told.days), pytest.approx(told.dollars))
     device = next(option for option in SERVE.controls["device"].options if option.startswith("H200"))
-    found = SERVE.at(**SERVE.presets["Qwen3-30B-A3B"], device=device)
+    found = SERVE.at(**SERVE.presets["Qwen3-30B-A3B"], device=device, users=32)
     bound = fk.serving.decode("qwen3-30b-a3b", "h200-sxm", context=32768, batch=32)
     assert found["each_rate"] == pytest.approx(bound.tokens_per_s_per_user) and found["serves"] == "no"
     assert found["most_users"] == fk.serving.capacity("qwen3-30b-a3b", "h200-sxm", context=32768, block=1).sequences
@@ -292,6 +292,45 @@ def test_lines_pass_through_the_numbers_beside_them():
         assert row["on_these"] == pytest.approx(found["days"])
         rule = RUN.at(**RUN.presets[title], fleet=256, tokens=found["chinchilla"])
         assert row["by_rule"] == pytest.approx(rule["days"]) and rule["tokens_per_parameter"] == pytest.approx(20)
+
+
+def test_where_no_number_helps_the_page_says_so_and_shows_none():
+    """Llama-3-70B keeps 230 GB of activations for one sequence of 8,192 tokens: no number of devices shares them. 85 GB do not hold its weights."""
+    large = {figure.name: figure.texts(**figure.presets["Llama-3-70B"]) for figure in (FIT, SERVE, MFU)}
+    fit, serve, mfu = large.values()
+    assert FIT.at(**FIT.presets["Llama-3-70B"])["least_count"] == 0 and fit["least_count"] == "no number is enough"
+    assert fit["fit_answer"].startswith("It fits on no number of devices: activations, here 230.5 GB,")
+    assert FIT.texts()["least_count"] == "6" and "fewest devices are 6." in FIT.texts()["fit_answer"]
+    assert FIT.texts(count=4)["fit_answer"].endswith("It would fit on 6 devices.")
+    rates = ("each_rate", "decode_rate", "each_rate_in_order", "decode_rate_in_order", "decode_seconds", "first_seconds")
+    assert {serve[name] for name in rates} == {"none: does not fit"}
+    assert serve["serve_answer"].startswith("Not one user fits: the weights take 141.1 GB")
+    assert mfu["mfu"] == mfu["hfu"] == "none: impossible rate" and "cannot reach that rate" in mfu["mfu_answer"]
+    shares = [MFU.table[-1].said(row) for row in MFU.rows(**MFU.presets["Llama-3-70B"])]
+    assert shares == ["none"] * len(COUNTS) and "none" not in [MFU.table[-1].said(row) for row in MFU.rows()]
+
+
+def test_serving_opens_on_users_that_fit_and_shows_no_rate_of_users_that_do_not():
+    assert SERVE.at()["serves"] == "yes" and "none: does not fit" not in SERVE.texts().values()
+    most = int(SERVE.at()["most_users"])
+    last, more = (SERVE.texts(users=users) for users in (most, most + 1))
+    assert last["each_rate"] == fk.units.format_value(SERVE.at(users=most)["each_rate"])
+    assert last["serve_answer"].startswith(f"Each of {most} users gets at most {last['each_rate']} tokens/s")
+    assert more["each_rate"] == "none: does not fit" and more["first_seconds"] == last["first_seconds"]
+    assert more["serve_answer"].startswith(f"{most + 1} users do not fit: at most {most} do.")
+    one_prompt = SERVE.texts(**SERVE.presets["Llama-3-8B"] | {"context": 2**20, "prompt": 8192, "users": 1})
+    assert one_prompt["each_rate"] == "none: does not fit" and one_prompt["first_seconds"] == last["first_seconds"]
+
+
+def test_the_sentence_says_what_the_read_outs_say():
+    """Each question is answered first in a sentence, with the numbers that stand below it."""
+    named = {"calculator-fit": "memory", "calculator-run": "days", "calculator-layout": "seconds", "calculator-serve": "decode_rate",
+             "calculator-utilisation": "mfu"}  # fmt: skip
+    for figure in TASKS:
+        first, *others = figure.readouts
+        assert first.sentence and not any(each.sentence for each in others)
+        texts = figure.texts()
+        assert texts[named[figure.name]] in texts[first.name] and "{" not in texts[first.name]
 
 
 def test_a_read_out_says_whose_number_it_is():
