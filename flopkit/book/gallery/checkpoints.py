@@ -84,6 +84,8 @@ def numbers(name: str) -> dict[str, Any]:
     cheap = [
         bytes_ for part, bytes_ in more.items() if part.endswith("_norm") or part in ("swiglu", "gelu", "gelu_tanh")
     ]
+    # a layer that keeps the activated gate has SiLU and the product in a kernel each: the first writes it, the second reads it
+    between = 2 * kept.get("activated gate", 0)
     matrix = 2 * model.d_model * block.mixer.heads * block.mixer.head_dim  # FLOPs of the output projection
     return {
         "layers": model.layers,
@@ -103,9 +105,9 @@ def numbers(name: str) -> dict[str, Any]:
         "head": forward.forward.flops - full,
         # norms and activation: what need not be kept, and the bytes that running them again moves
         "cheap": cheap_bytes(one.kept),
-        "cheap_moved": sum(cheap),
+        "cheap_moved": sum(cheap) + between,
         # of all such operators; the last one's result is not needed
-        "vector_moved": sum(more.values()) - more["mlp_sum"],
+        "vector_moved": sum(more.values()) - more["mlp_sum"] + between,
         # of qkv, output, gate, up and down every second one: up of a gated MLP runs again, and the output of down is kept in place of the
         # input of the MLP's norm; of a plain MLP, whose down need not run, only this input goes
         "second": kept["up"] if block.mlp.gated else kept["mlp_norm, input"],
@@ -325,7 +327,7 @@ def recompute_policies() -> Figure:
         caption="A recipe is pale if another takes no more memory and no more time. Memory at its fullest: states and activations as Model.train_memory counts them, all parameters trained, bf16, no dropout, and two fp32 "
         "gradients of the loss. Not counted: other gradients of activations, work space, buffers. FLOPs: matrix products under EXACT, with the "
         "scores that flash attention repeats. Added time: what runs again, matmuls at the peak of the device, norms, activations and sums at its full "
-        "bandwidth, each in one kernel. Checkpoints of layers stop early; the attention core runs to its end. A chunk of the loss runs "
+        "bandwidth, each in one kernel; of a gated MLP, the activation and the product in two. Checkpoints of layers stop early; the attention core runs to its end. A chunk of the loss runs "
         "backward at once, as in torchtitan, and repeats nothing. The states are shared evenly "
         "(ZeRO-3, FSDP), activations are not. The memory of a GPU is what programs can use, where we know it, else what the driver reports.",
         height=300,

@@ -148,7 +148,7 @@ def decode_throughput() -> Figure:
             axis=alt.Axis(values=[1, 4, 16, 64, 256, 1024, 4096], format=",d"),
         )
         y = {
-            "title": "tokens/s, at most",
+            "title": "tokens/s (dense: at most)",
             "scale": alt.Scale(type="log", domain=[LOWEST, alt.ExprRef(vega(s.top))], nice=False),
             "axis": alt.Axis(values=[10.0**power for power in range(8)], format="~s", grid=True),
         }
