@@ -136,9 +136,7 @@ class Answers:
         none = bool(results.get(self.refused))
         found = {shown.name: "–" if none else shown.said(results) for shown in self.readouts}
         told = {**self.setting_texts(**settings), **found} if any(shown.sentence for shown in self.readouts) else {}
-        return found | {
-            shown.name: self._name_in(found[shown.name], told) for shown in self.readouts if shown.sentence
-        }
+        return found | {shown.name: self._name_in(found[shown.name], told) for shown in self.readouts if shown.sentence}
 
     def setting_texts(self, **settings: Any) -> dict[str, str]:
         """The text of every control at these settings, as the page shows it."""

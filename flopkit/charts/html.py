@@ -268,8 +268,7 @@ def _table(figure: Answers) -> str:
     rows = figure.data()
     head = "".join(f'<th scope="col">{escape(column.label)}</th>' for column in figure.table)
     body = "".join(
-        "<tr>" + "".join(f"<td>{escape(column.said(row))}</td>" for column in figure.table) + "</tr>"
-        for row in rows
+        "<tr>" + "".join(f"<td>{escape(column.said(row))}</td>" for column in figure.table) + "</tr>" for row in rows
     )
     return (
         '<details class="fk-data"><summary>Data behind the figure</summary>'

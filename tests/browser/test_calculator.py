@@ -203,7 +203,9 @@ def test_four_actions_answer_each_of_four_questions(open_page, options):
     )
     room = fk.serving.capacity("qwen3-30b-a3b", "h200-sxm", context=32768, block=1)
     reader.sees("most_users", fk.units.format_value(room.sequences))  # and the fourth: which batch fits?
-    assert reader.page.locator(".fk-on .fk-sentence data").inner_text().startswith("32 users do not fit: at most 27 do.")
+    assert (
+        reader.page.locator(".fk-on .fk-sentence data").inner_text().startswith("32 users do not fit: at most 27 do.")
+    )
     assert reader.actions <= 4
     reader.choose("Cache stored in", "fp8 or int8")
     room = fk.serving.capacity("qwen3-30b-a3b", "h200-sxm", context=32768, kv_cache="fp8", block=1)

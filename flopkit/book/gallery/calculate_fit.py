@@ -63,7 +63,9 @@ TRAINED = {
 
 
 FITS = "It fits: {memory} of {usable} on each device. The largest batch on each is {most_batch}. For a batch of {batch}, the fewest devices are {least_count}."
-TOO_FEW = "It does not fit: {memory} on each device, of which {usable} are usable. It would fit on {least_count} devices."
+TOO_FEW = (
+    "It does not fit: {memory} on each device, of which {usable} are usable. It would fit on {least_count} devices."
+)
 NEVER = (
     "It fits on no number of devices: activations, here {activations}, and gathered layers are not shared, and a device has {usable}. "
     "Recompute more, take fewer or shorter sequences, or divide them by tensor parallelism (third question)."

@@ -234,9 +234,8 @@ def speed_over_users(s: Any) -> Any:
             x=alt.X("at:Q", **x), y=alt.value(2), text="said:N",
         )
     ]  # fmt: skip
-    now = s.now("users", "decode_rate", "each_rate").transform_fold(
-        ["decode_rate", "each_rate"], as_=["result", "rate"]
-    )
+    now = s.now("users", "decode_rate", "each_rate", "no_rate").transform_filter("!datum.no_rate")
+    now = now.transform_fold(["decode_rate", "each_rate"], as_=["result", "rate"])
     dots = (
         now.transform_filter(seen)
         .mark_point(size=110, clip=True)

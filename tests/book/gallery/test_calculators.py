@@ -302,7 +302,14 @@ def test_where_no_number_helps_the_page_says_so_and_shows_none():
     assert fit["fit_answer"].startswith("It fits on no number of devices: activations, here 230.5 GB,")
     assert FIT.texts()["least_count"] == "6" and "fewest devices are 6." in FIT.texts()["fit_answer"]
     assert FIT.texts(count=4)["fit_answer"].endswith("It would fit on 6 devices.")
-    rates = ("each_rate", "decode_rate", "each_rate_in_order", "decode_rate_in_order", "decode_seconds", "first_seconds")
+    rates = (
+        "each_rate",
+        "decode_rate",
+        "each_rate_in_order",
+        "decode_rate_in_order",
+        "decode_seconds",
+        "first_seconds",
+    )
     assert {serve[name] for name in rates} == {"none: does not fit"}
     assert serve["serve_answer"].startswith("Not one user fits: the weights take 141.1 GB")
     assert mfu["mfu"] == mfu["hfu"] == "none: impossible rate" and "cannot reach that rate" in mfu["mfu_answer"]
