@@ -293,3 +293,37 @@ def test_a_picture_has_two_modes():
 
     with pytest.raises(ValueError, match="mode='dusk': must be 'light' or 'dark'"):
         dense_roofline().svg(mode="dusk")
+
+
+def seats(s, *, users):
+    s.rate = 100 / users
+    s.no_rate = where(users > 4, "none: no seat", "")
+    s.told = where(users > 4, "{users} find no seat.", "Each of {users} gets {rate}.")
+
+
+def of_seats(**changes):
+    return Figure(**{
+        "name": "seats", "title": "Seats", "alt": "{told}", "model": seats, "controls": [slider("users", "Users", [1, 2, 4, 8])],
+        "readouts": [readout("told", "In a sentence", sentence=True), readout("rate", "Rate", instead="no_rate")],
+        "rows": along("users"), "table": [column("users", "Users"), column("rate", "Rate", instead="no_rate")], **changes,
+    })  # fmt: skip
+
+
+def test_a_word_stands_instead_of_a_number_that_is_none():
+    figure = of_seats()
+    assert figure.texts(users=4)["rate"] == "25" and figure.texts(users=8)["rate"] == "none: no seat"
+    assert figure.at(users=8)["rate"] == 12.5
+    assert [figure.table[1].said(row) for row in figure.data()] == ["100", "50", "25", "none: no seat"]
+
+
+def test_a_sentence_names_controls_and_read_outs():
+    figure = of_seats()
+    assert figure.texts(users=4)["told"] == figure.description(users=4) == "Each of 4 gets 25."
+    assert figure.texts(users=8)["told"] == figure.description(users=8) == "8 find no seat."
+
+
+def test_what_stands_instead_is_a_word_of_the_model():
+    with pytest.raises(ValueError, match="'rate' is not a word that the model sets"):
+        of_seats(readouts=[readout("rate", "Rate", instead="rate")], alt="Seats.")
+    with pytest.raises(ValueError, match="there are no rows"):
+        of_seats(rows=None)
