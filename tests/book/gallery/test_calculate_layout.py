@@ -164,22 +164,24 @@ def test_vega_reads_it_as_python_does():
     s = Signals(FIGURE, altair)
     with unchecked():
         FIGURE.model(s, **s.controls())
-    names = [each.name for each in FIGURE.readouts if each.name != "fits"]
+    names = [each.name for each in FIGURE.readouts if each.name != "fits" and not each.sentence]
     names += [f"part_{name}" for name in PARTS] + [f"{what}_{name}" for what in ("bytes", "wire") for name in AXES]
     names += [f"held_{name}" for name in HELD]
     updates = [{"name": name, "update": text} for name, text in s.expressions().items()]
-    mark = {"type": "text", "encode": {"enter": {"text": {"signal": "'<<' + " + " + ' ' + ".join(names) + " + '>>' + fits + '|' + refused + '!'"}}}}  # fmt: skip
+    mark = {"type": "text", "encode": {"enter": {"text": {"signal": "'<<' + " + " + ' ' + ".join(names) + " + '>>' + fits + '|' + layout_answer + '|' + refused + '!'"}}}}  # fmt: skip
     made, kinds = 0, set()
     for title, settings in drawn(24, 2):
         found = FIGURE.at(**settings)
         here = [{"name": name, "value": value} for name, value in settings.items()]
         spec = {"$schema": "https://vega.github.io/schema/vega/v6.json", "signals": here + updates, "marks": [mark]}
-        numbers, fits, refused = re.search(r"&lt;&lt;(.*?)&gt;&gt;(\w+)\|(.*?)!", convert.vega_to_svg(spec)).groups()
+        numbers, fits, answer, refused = re.search(
+            r"&lt;&lt;(.*?)&gt;&gt;(\w+)\|(.*?)\|(.*?)!", convert.vega_to_svg(spec)
+        ).groups()
         assert bool(refused) == bool(found["refused"]), (refused, found["refused"], settings)
         if not refused:
             made += 1
             kinds.add(title)
-            assert fits == found["fits"]
+            assert (fits, answer) == (found["fits"], found["layout_answer"])
             have, want = [float(each) for each in numbers.split()], [found[name] for name in names]
             assert have == pytest.approx(want, rel=1e-9, abs=1e-12), (title, settings)
     assert made >= 6 and len(kinds) >= 4
