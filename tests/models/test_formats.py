@@ -464,7 +464,6 @@ def test_the_absorbed_matrices_of_latent_attention_are_those_of_the_checkpoint()
     ({"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP3"}, "kv_cache_quant_algo='FP3'"),
     ({"quant_method": "compressed-tensors", "format": "dense", "config_groups": {"a": group()}}, "format='dense'.*not compressed"),
     ({"quant_method": "compressed-tensors", "quantization_status": "frozen", "config_groups": {"a": group()}}, "quantization_status='frozen'"),
-    ({"quant_method": "mxfp4"}, "it packs experts, and there are none"),
     ({"quant_method": "gptq", "bits": 4, "modules_in_block_to_quantize": 3}, "modules_in_block_to_quantize=3"),
 ])  # fmt: skip
 def test_bytes_of_what_is_not_read_are_refused_unless_a_format_is_given(quantization, why):

@@ -137,8 +137,6 @@ def _formats(plan: Plan, model: Stack, base: str, family: str) -> tuple[Formats,
             bare = family in BARE_ROUTERS and part.names.matrix == "router"  # no module, which nothing packs
             counted[base if bare else _packed(plan, part, layers[0], ignored, groups, base)] += len(layers)
         found.append((part, counted))
-    if plan.experts_alone and not any(part.role == "experts" for part, _ in found):
-        raise NotRead("it packs experts, and there are none")
     roles: dict[str, Counter[Any]] = {}
     for part, counted in found:
         roles.setdefault(part.role, Counter()).update(counted)
