@@ -225,14 +225,12 @@ class Plan:
         peak = self.setting.peak * place.matmul_efficiency
         inside = {name: layout.in_node(place, name) for name in OVERLAPS}
         exchanges = traffic.of_micro_batch(self.numbers, layout, place, inside, formats)
-        sorts = list(zip(self.ranks, traffic.away(len(self.ranks), inside["pipeline"]), strict=True))
-        kinds = {sort: self._one(*sort, exchanges, peak, layout.virtual) for sort in dict.fromkeys(sorts)}
-        ones = [kinds[sort][0] for sort in sorts]
+        kinds = {rank: self._one(rank, exchanges, peak, layout.virtual) for rank in dict.fromkeys(self.ranks)}
+        ones = [kinds[rank][0] for rank in self.ranks]
         opened = {
-            sort: self._one(sort[0].opening, sort[1], exchanges, peak, 1)[0] if sort[0].virtual else found[0]
-            for sort, found in kinds.items()
+            rank: self._one(rank.opening, exchanges, peak, 1)[0] if rank.virtual else kinds[rank][0] for rank in kinds
         }
-        bubbles = self._bubbles([one.seconds for one in ones], [opened[sort].seconds for sort in sorts])
+        bubbles = self._bubbles([one.seconds for one in ones], [opened[rank].seconds for rank in self.ranks])
         at = max(range(len(ones)), key=lambda i: m * ones[i].seconds + bubbles[i])
         rank, one = self.ranks[at], ones[at]
         params = computing.params_of(self.numbers, layout, rank)
@@ -240,18 +238,18 @@ class Plan:
         data = traffic.of_data(params, layout, m, place, alike, formats)
         exposed = hidden_data(data, one.seconds, m, layout.zero, self.setting.hides["data"])
         parts = {name: m * seconds for name, seconds in one.parts.items()} | {"bubble": bubbles[at], "data": exposed}
-        sent = {name: m * float(each.bytes) for name, each in kinds[sorts[at]][1].items()} | {"data": float(data.bytes)}
+        sent = {name: m * float(each.bytes) for name, each in kinds[rank][1].items()} | {"data": float(data.bytes)}
         sent["tensor"] += sent.pop("regathered")
         of_stage = layout.tensor * layout.context * layout.data
-        executed = sum(kinds[sort][2] for sort in sorts) * m * of_stage
+        executed = sum(kinds[rank][2] for rank in self.ranks) * m * of_stage
         seconds = m * one.seconds + bubbles[at] + exposed
         return Times(seconds, parts, {name: each for name, each in sent.items() if each}, executed)
 
     def _one(
-        self, rank: Rank, away: tuple[int, int], exchanges: Traffic, peak: float, virtual: int
+        self, rank: Rank, exchanges: Traffic, peak: float, virtual: int
     ) -> tuple[MicroBatch, dict[str, Sent], float]:
         products = computing.products_of(self.numbers, self.layout, rank)
-        sent = traffic.on_rank(exchanges, self.numbers, self.layout, rank, virtual, away)
+        sent = traffic.on_rank(exchanges, self.numbers, self.layout, rank, virtual)
         return micro_batch(products, sent, peak, self.setting.hides), sent, products.executed
 
     def _bubbles(self, seconds: list[float], opened: list[float]) -> list[float]:

@@ -168,6 +168,7 @@ def step(
     DeepSeek-V3, section 3.2.3); the sum of the two embeddings' gradients is not among what is sent.
     Of DeepSeek-V3's savings these are not here: the moving average of its weights is in the host's memory and takes nothing of a device;
     that DualPipe's two ranks with the same stage could share the optimiser's states is not said, and each has its own.
+    Of a pipeline with several ranks in a node all messages are taken to stay in it, also those few that leave: the bound is looser there.
     Sent besides: where FSDP2's rows do not divide, each parameter of a layer is filled up to ranks · ⌈rows / ranks⌉ rows; a loss of divided
     logits reduces three fp32 numbers a token; gradients of norms that are divided by tokens are reduced over the tensor-parallel ranks. FSDP2's
     default gathers embedding, norm and head once. A ring of context-parallel ranks sends in its backward pass, besides keys and values, their

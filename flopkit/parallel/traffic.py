@@ -17,7 +17,6 @@ __all__ = [
     "Sent",
     "Traffic",
     "alone",
-    "away",
     "groups",
     "of_data",
     "of_micro_batch",
@@ -88,13 +87,12 @@ NOTHING = Sent(0.0, 0.0)
 
 class Traffic(NamedTuple):
     """Exchanges of a micro-batch: one all-reduce among tensor-parallel ranks; of a layer of each kind one gather of keys and values and one
-    all-to-all; and one message to a neighbouring stage, in the node (*pipeline*) and in another one (*between*)."""
+    all-to-all; and one message to a neighbouring stage."""
 
     tensor: Sent
     context: tuple[Sent, ...]
     expert: tuple[Sent, ...]
     pipeline: Sent
-    between: Sent
 
 
 def alone(ranks: Any) -> bool:
@@ -110,7 +108,7 @@ def of_micro_batch(numbers: Any, layout: Any, place: Any, inside: Any, formats: 
     """The exchanges of a micro-batch. *inside*: of each axis, the ranks of a group that lie in a node."""
     t, c, b = layout.tensor, layout.context, layout.micro_batch
     kinds = numbers.kinds if numbers.mtp is None else (*numbers.kinds, numbers.mtp)
-    tensor = pipeline = between = NOTHING
+    tensor, pipeline = NOTHING, NOTHING
     context = expert = (NOTHING,) * len(kinds)
     edge = numbers.edge * b
     if not alone(t):
@@ -129,8 +127,10 @@ def of_micro_batch(numbers: Any, layout: Any, place: Any, inside: Any, formats: 
         )  # fmt: skip
     if not alone(layout.pipeline):
         payload = edge / (c * t if layout.sequence else c)
-        pipeline, between = (_sent(collectives.send(bytes=payload), place, near) for near in (2, 1))
-    return Traffic(tensor, context, expert, pipeline, between)
+        # with several ranks in a node some messages stay in it and some leave: that all stay is a bound
+        neighbours = where(inside["pipeline"] > 1, 2, 1)
+        pipeline = _sent(collectives.send(bytes=payload), place, neighbours)
+    return Traffic(tensor, context, expert, pipeline)
 
 
 def _routed(kind: Any, payload: Number, ranks: Number, place: Any, inside: Number, most: int | str | None) -> Sent:
@@ -160,15 +160,13 @@ def expected_nodes(nodes: Any, kind: Any) -> Any:
     return nodes * (1 - missed)
 
 
-def on_rank(
-    traffic: Traffic, numbers: Any, layout: Any, rank: Rank, stages: Number, far: tuple[Any, Any]
-) -> dict[str, Sent]:
+def on_rank(traffic: Traffic, numbers: Any, layout: Any, rank: Rank, stages: Number) -> dict[str, Sent]:
     """Of a micro-batch on *rank*, on so many of its virtual *stages*, by axis; and as ``"regathered"`` what the tensor-parallel ranks gather in the backward pass beside arithmetic.
 
     Outputs of branches are all-reduced forward and gradients of their inputs backward, as often as `RUNS` says; embedding and head, which no policy computes again,
     have one. With SP inputs are gathered and outputs reduced and scattered, and backward the other way round. Experts on other ranks, to which each
     tensor-parallel rank sends its own tokens, have nothing to add up, where a rank keeps no whole input. A stage sends on and back, the first of a pipeline
-    only on, the last only back. *far*: 1 where the next rank is in another node, else 0, and the same of the one before.
+    only on, the last only back.
     """
     policy = layout.recompute
     keys_values = RUNS["keys and values, kept" if layout.regather == "none" else "keys and values, again"]
@@ -197,16 +195,11 @@ def on_rank(
         regathered = tensor.times(again / 2) if layout.regather == "all" and layout.sequence else NOTHING
         tensor = tensor.times(halves / 2)
     if pipeline is not NOTHING:
-        on = RUNS["stage"].forwards(policy) * (stages - rank.last)
-        back = RUNS["stage"].backward * (stages - rank.first)
-        away: Any = on * far[0] + back * far[1]
-        pipeline = _added(pipeline.times(on + back - away), traffic.between.times(away))
+        stage = RUNS["stage"]
+        pipeline = pipeline.times(
+            stages * stage.under(policy) - stage.forward * rank.last - stage.backward * rank.first
+        )
     return {"tensor": tensor, "context": context, "expert": expert, "pipeline": pipeline, "regathered": regathered}
-
-
-def away(ranks: int, near: int) -> list[tuple[int, int]]:
-    """Of each rank of a pipeline with *near* ranks in a node: 1 where the next one is in another node, and where the one before is. Virtual stages close the ring."""
-    return [(int(near < ranks and not (i + 1) % near), int(near < ranks and not i % near)) for i in range(ranks)]
 
 
 def _added(a: Sent, b: Sent) -> Sent:

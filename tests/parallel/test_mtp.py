@@ -89,7 +89,7 @@ def test_its_experts_are_sent_their_tokens():
     layout = Layout(pipeline=16, data=16, expert=16, recompute="full")
     asked = {"precision": "mixed-fp32-gradients", "overlap": ()}
     plan = Plan(Setting(WITH, cluster("dgx-gb200"), 4096, 4096, **asked), layout)
-    sent = plan._one(plan.ranks[15], (0, 0), *_traffic(plan), 1)[1]["expert"].bytes
+    sent = plan._one(plan.ranks[15], *_traffic(plan), 1)[1]["expert"].bytes
     one = 4096 * 8 * 7168 * 2 * 15 / 16
     assert sent == pytest.approx((2 * 6 + 4) * one)  # full recompute sends again, but not this layer's
 

@@ -1,11 +1,11 @@
 """Where ranks lie, rank by rank; and what follows for exchanges between nodes, for experts and for keys and values."""
 
-from itertools import pairwise, product
+from itertools import product
 
 import pytest
 
 import flopkit as fk
-from flopkit.parallel import Layout, cluster, step, traffic
+from flopkit.parallel import Layout, cluster, step
 
 PLACE = cluster("dgx-h100")
 LAYOUTS = [
@@ -43,17 +43,6 @@ def test_ranks_in_a_node(layout):
         for i, place in enumerate(places(layout)):
             groups.setdefault(key(i, *place), []).append(i)
         assert layout.in_node(PLACE, axis) == in_nodes(groups.values()), axis
-
-
-@pytest.mark.parametrize("ranks, stride", [(16, 4), (16, 8), (4, 1), (16, 1), (8, 2), (2, 8)])
-def test_neighbours_in_other_nodes(ranks, stride):
-    """With *stride* ranks between two of a pipeline; after the last comes the first."""
-    nodes = [i * stride // 8 for i in range(ranks)]
-    crosses = [int(a != b) for a, b in pairwise([*nodes, nodes[0]])]
-    layout = Layout(tensor=stride, pipeline=ranks)
-    assert traffic.away(ranks, layout.in_node(PLACE, "pipeline")) == [
-        (crosses[i], crosses[i - 1]) for i in range(ranks)
-    ]
 
 
 def test_gradients_of_experts_go_between_nodes():

@@ -353,9 +353,7 @@ def of_pipeline(sizes, layout, m, rank):
     plan = Plan(Setting(sizes.model(), place, sizes.length, sizes.batch * m, memory=1e15), layout)
     inside = {name: layout.in_node(place, name) for name in OVERLAPS}
     exchanges = traffic.of_micro_batch(plan.numbers, layout, place, inside, plan.setting.formats)
-    return (
-        m * traffic.on_rank(exchanges, plan.numbers, layout, plan.ranks[rank], layout.virtual, (0, 1))["pipeline"].bytes
-    )
+    return m * traffic.on_rank(exchanges, plan.numbers, layout, plan.ranks[rank], layout.virtual)["pipeline"].bytes
 
 
 @pytest.mark.parametrize(

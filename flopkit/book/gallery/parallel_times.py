@@ -47,24 +47,20 @@ def near(s: Any, degrees: Degrees) -> dict[str, Any]:
             degrees.expert > 1, _largest(s.alike_experts, MOST_IN_NODE / degrees.expert), found["data"][0]
         )
         found["data"] = (found["data"][0], s.near_experts)
-    s.away = where(degrees.pipeline > found["pipeline"], 1, 0)
-    s.away_twice = where(found["pipeline"] > 1, 0, s.away)
     return found
 
 
 def exchanges(s: Any, found: traffic.Traffic, degrees: Degrees) -> traffic.Traffic:
     """The exchanges of a micro-batch by name: ``sum_seconds`` and ``sum_bytes`` of an all-reduce, ``gather_`` of keys and values, ``route_`` of experts,
-    ``pass_`` and ``far_`` of a pipeline, in the node and between nodes. All layers have the same keys and values here, and one kind has experts at most."""
+    ``pass_`` of a pipeline. All layers have the same keys and values here, and one kind has experts at most."""
 
     def named(name: str, one: Sent) -> Sent:
         setattr(s, f"{name}_seconds", 1.0 * one.seconds)
         setattr(s, f"{name}_bytes", 1.0 * one.bytes)
         return Sent(getattr(s, f"{name}_seconds"), getattr(s, f"{name}_bytes"))
 
-    near, far = (
-        Sent(*(where(degrees.pipeline > 1, each, 0) for each in one)) for one in (found.pipeline, found.between)
-    )
-    found = found._replace(tensor=named("sum", found.tensor), pipeline=named("pass", near), between=named("far", far))
+    between = Sent(*(where(degrees.pipeline > 1, each, 0) for each in found.pipeline))
+    found = found._replace(tensor=named("sum", found.tensor), pipeline=named("pass", between))
     if found.context[0] is not traffic.NOTHING:
         found = found._replace(context=(named("gather", found.context[0]),) * len(found.context))
     routed = tuple(each if each is traffic.NOTHING else named("route", each) for each in found.expert)
@@ -74,13 +70,11 @@ def exchanges(s: Any, found: traffic.Traffic, degrees: Degrees) -> traffic.Traff
 def of_rank(s: Any, sort: str, numbers: Any, degrees: Degrees, rank: Rank, stages: Any, sent_of: Any, asked: Asked) -> None:  # fmt: skip
     """Set of a micro-batch on a rank of a sort, on so many of its virtual *stages*: ``one_first``, its seconds, the parts of these, ``arithmetic_first`` and so on, and of each axis
     ``bytes_tensor_first`` that are sent and ``wire_tensor_first``, the seconds of that."""
-    # of those between first and last, one that has a neighbour in another node
-    far = (s.away_twice, s.away) if sort in ("first", "opening") else (s.away, s.away_twice)
     products = computing.products_of(numbers, degrees, rank)
     again = by_policy(asked.recompute, degrees, lambda layout: computing.products_of(numbers, layout, rank).again)
 
     def on_rank(layout: Degrees) -> dict[str, Sent]:
-        return traffic.on_rank(sent_of, numbers, layout, rank, stages, far)
+        return traffic.on_rank(sent_of, numbers, layout, rank, stages)
 
     sent = on_rank(degrees)
     for axis in (
