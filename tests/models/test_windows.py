@@ -1,5 +1,7 @@
 """Which pairs of tokens each layer sees: the closed form, and the weights of attention that transformers' eager masks leave above 0."""
 
+import re
+
 import pytest
 import torch
 from test_families import CLASSES, INPUTS, KINDS, small, transformers
@@ -78,14 +80,18 @@ def test_pairs_are_those_of_transformers(kind, how):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in SLIDING if kind != "qwen3_vl_moe_text"])  # whose class reads none
-def test_a_window_of_no_tokens_is_refused(kind):
-    """Masks of transformers hide each token even from itself; null is for none."""
+def test_a_window_of_no_tokens_is_none_or_refused(kind):
+    """0 stands for none, as null does, or is refused; by their masks alone transformers' classes would hide each token even from itself."""
+    said = {"use_sliding_window": True, "max_window_layers": 0}
     if kind in ("qwen2_moe", "smollm3", "dots1"):
-        sizes = changed(kind, "listed") | {"sliding_window": 0}
-    else:
-        sizes = small(kind) | {"sliding_window": 0, "use_sliding_window": True, "max_window_layers": 0}
-    with pytest.raises(ValueError, match=r"window=0: (a size must be at least 1|flopkit supports)"):
-        fk.from_hf({"model_type": kind, **sizes})
+        said |= {key: value for key, value in changed(kind, "listed").items() if key == "layer_types"}
+    try:
+        found = ours({"model_type": kind, **small(kind), **said, "sliding_window": 0})
+    except ValueError as refused:
+        assert re.search(r"window=0: (a size must be at least 1|flopkit supports)|and no window", str(refused))
+        return
+    assert found == ours({"model_type": kind, **small(kind), **said, "sliding_window": None})
+    assert len(set(found)) == 1
 
 
 @pytest.mark.parametrize("kind", ["mistral", "qwen2", "qwen2_moe", "qwen3_moe", "smollm3", "gemma2"])

@@ -332,7 +332,7 @@ class Fields:
         says otherwise is refused. *rotary*: features of a head that these layers turn, where it is another number than that of the rest.
         """
         window = None if switch and not self.flag(switch) else self.get("sliding_window")
-        if window is None:
+        if not window:  # 0 is for none, too
             self.windowless(self.listed("layer_types"))
             return {}
         if uniform and WHOLE in self.listed("layer_types"):
@@ -347,7 +347,7 @@ class Fields:
         usual = [i >= start and not (every and (i + 1) % every == 0) for i in range(layers)]
         order = self.order(layers, (WINDOWED, WHOLE), [WINDOWED if each else WHOLE for each in usual])
         if order.count(0):
-            window = sizes.size("sliding_window", window)  # one of 0 hides each token from itself; null is for none
+            window = sizes.size("sliding_window", window)
         if order.count(0) in (0, layers):
             return {"window": WindowedLayers(window, rotary=rotary)} if order.count(0) else {}
         return {"window": WindowedLayers(window, layers=order.count(0), rotary=rotary), "order": order}
