@@ -489,24 +489,19 @@ def test_bytes_of_what_is_not_read_are_refused_unless_a_format_is_given(quantiza
 
 
 def test_gptq_of_some_modules_leaves_the_others():
-    """Lists of modules that are packed together; what none of them names stays in bf16."""
-    alone = {"quant_method": "gptq", "bits": 4, "group_size": 128}
+    """Lists of modules that are packed together; what none of them names stays in bf16. Attention alone and MLPs alone save together what both save."""
+    gptq = {"quant_method": "gptq", "bits": 4, "group_size": 128}
     attention = [["self_attn.k_proj", "self_attn.v_proj", "self_attn.q_proj"], ["self_attn.o_proj"]]
-    whole, some = (
-        fk.from_hf({**LLAMA, "quantization_config": alone | more})
-        for more in ({}, {"modules_in_block_to_quantize": attention})
-    )
-    mlp = LLAMA["num_hidden_layers"] * 3 * LLAMA["hidden_size"] * LLAMA["intermediate_size"]
-    packed = some.weight_bytes() - 2 * mlp  # as the whole without the MLPs
-    less = fk.from_hf(
-        {
-            **LLAMA,
-            "quantization_config": alone
-            | {"modules_in_block_to_quantize": [*attention, ["mlp.gate_proj", "mlp.up_proj"], ["mlp.down_proj"]]},
-        }
-    )
-    assert less.weight_bytes() == whole.weight_bytes() < some.weight_bytes() and not some.notes
-    assert packed < whole.weight_bytes() and some.params == whole.params
+    mlps = [["mlp.gate_proj", "mlp.up_proj"], ["mlp.down_proj"]]
+
+    def saved(*lists):
+        said = {"modules_in_block_to_quantize": list(lists)} if lists else {}
+        found = fk.from_hf({**LLAMA, "quantization_config": gptq | said})
+        assert not found.notes
+        return 2 * found.params - found.weight_bytes()
+
+    assert saved(*attention, *mlps) == saved() == saved(*attention) + saved(*mlps)
+    assert 0 < saved(*attention) < saved(*mlps)
 
 
 def test_routers_that_are_no_module_stay_as_they_are():
