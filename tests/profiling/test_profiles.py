@@ -181,10 +181,9 @@ def test_what_runs_in_threads_is_seen():
     product = next(row for row in found.rows if row["operator"] == "mm")
     assert product["flops"] == found.report.flops == 2 * 512**3 and product["launches"] == 1
     assert product["share"] > 0.2 and not found.notes
-    # a busy machine may keep the thread waiting once; time of the product itself would be outside in each profile
-    others = (profile(in_threads, time_budget=0.1) for _ in range(4))
-    said = ({row["advice"] for row in each.advice()} for each in (found, *others))
-    assert any("work outside of torch" not in advice for advice in said)
+    # a busy machine may keep the thread waiting, but what the product takes is never called idle
+    waits = sum(row["seconds"] for row in found.advice() if row["advice"] == "work outside of torch")
+    assert waits + 0.9 * product["seconds"] < found.seconds
 
 
 def test_threads_that_the_profiler_does_not_see_are_told(monkeypatch):

@@ -135,7 +135,8 @@ def test_only_the_sample_runs_where_nobody_asks_for_the_zoo(asked, kept):
     """With `-m zoo` pytest itself then takes those that are marked."""
     gone = []
     config = SimpleNamespace(
-        getoption=lambda name: asked, hook=SimpleNamespace(pytest_deselected=lambda items: gone.extend(items))
+        getoption={"markexpr": asked, "--fast": False}.get,
+        hook=SimpleNamespace(pytest_deselected=lambda items: gone.extend(items)),
     )
     items = [SimpleNamespace(number=n, get_closest_marker=lambda name, n=n: name == "zoo" and n == 1) for n in (1, 2)]
     runpy.run_path(str(ROOT / "tests" / "conftest.py"))["pytest_collection_modifyitems"](config, items)
