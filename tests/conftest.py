@@ -39,6 +39,7 @@ def pytest_ignore_collect(collection_path, config):
     return True if fast and fast_part.is_costly_file(collection_path) else None
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config, items):
     """The models of the zoo are counted where `-m` asks for them (`make zoo`), and a sample of them, which has no mark, always.
 

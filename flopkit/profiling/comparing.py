@@ -269,6 +269,8 @@ def _rows(a: Joined, b: Joined, plain: Any, paired: bool = False, drift: float =
         verdict = ("faster" if saved > 0 else "slower") + apart
         if abs(saved) <= half:
             verdict = "cannot be told" if half > WIDE * max(mine, theirs) else "no difference seen"
+        if not (any(x) and any(y)):  # another operator took its place, which is no kernel's gain or loss
+            verdict = "only before" if any(x) else "only after"
         return {"operator": place[0], "phase": place[1], "before": mine, "after": theirs, "saved": saved,
                 "low": saved - half, "high": saved + half, "verdict": verdict}  # fmt: skip
 

@@ -269,7 +269,7 @@ class Profile:
         -----
         Which step of a pair goes first is drawn by chance. The intervals are Student's t over the differences of the pairs, and so wide that
         all verdicts of an unchanged program are right in 98 of 100 tables. Verdicts: *faster*, *slower*, *no difference seen*, and *cannot be
-        told* where the interval is wider than a fifth of the row.
+        told* where the interval is wider than a fifth of the row. An operator that one of the two does not have is *only before* or *only after*.
 
         In turns is possible where *before* and *after* are two calls, as of two functions. A call that was changed in place, such as by
         another optimiser under the same name, is gone. That is noticed where its operators are others now, and where both are the same call;

@@ -311,11 +311,14 @@ def test_a_report_without_its_order_is_refused(tmp_path):
         Profile.from_trace(path, pickle.loads(pickle.dumps(program())))
 
 
-def before_and_after(folder, ends):
-    report = in_order(lambda: torch.ones(4, 4) @ torch.ones(4, 4))
+def before_and_after(folder, ends, operator="mm"):
+    x = torch.ones(4, 4)
+    report = in_order(lambda: getattr(torch, operator)(x, x))
     trace = Kineto(card="")
     for number, end in enumerate(ends):
-        trace.step(number, 1000 * number, 1000 * number + 100).op("aten::mm", 1000 * number, 1000 * number + end)
+        trace.step(number, 1000 * number, 1000 * number + 100).op(
+            f"aten::{operator}", 1000 * number, 1000 * number + end
+        )
     return Profile.from_trace(trace.write(folder), report)
 
 
@@ -333,6 +336,14 @@ def test_what_came_of_a_change_has_an_interval(tmp_path):
     assert "(without the profiler)" not in rows and "measured apart (before: only its trace is here)" in table.caption
     again = {row["operator"]: row["verdict"] for row in before.compare(before_and_after(tmp_path, [28, 30, 33]))}
     assert (again["mm"], again["(the step)"]) == ("cannot be told", "no difference seen")
+
+
+def test_an_operator_that_took_another_ones_place_is_neither_faster_nor_slower(tmp_path):
+    before = before_and_after(tmp_path, [29.7, 30, 30.3])
+    table = before.compare(before_and_after(tmp_path, [9.7, 10, 10.3], "mul"))
+    rows = {row["operator"]: row for row in table}
+    assert (rows["mm"]["verdict"], rows["mul"]["verdict"]) == ("only before", "only after")
+    assert 1e6 * rows["mul"]["saved"] == pytest.approx(-10)
 
 
 def test_what_cannot_be_compared(tmp_path):
