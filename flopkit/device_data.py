@@ -187,7 +187,7 @@ def find(name: Any) -> str:
         return known
     if (other := names.elsewhere(name)) and "fk.device" not in other:
         raise ValueError(f"name={name!r} is not a device in the data; here it is {other}")
-    close = [] if (told := _told(name)) else near(name)
+    close = [] if (told := _told(name) or _of_another_maker(name)) else near(name)
     told = told or ("" if close else _other_memory(name) or _kin_of(name))
     did_you = f"; did you mean {_or(close)}?" if close else ";"
     raise ValueError(
@@ -228,8 +228,27 @@ def _another_maker(name: str, device: str) -> bool:
     >>> _another_maker("Tesla M4", "apple-m4"), _another_maker("Apple M4", "apple-m4")
     (True, False)
     """
+    return _maker(name) not in ("", entries()[device]["vendor"])
+
+
+def _maker(name: str) -> str:
+    """The maker whose name, or whose brand, *name* begins with."""
     first = re.match("|".join(_VENDORS), names.plain(name))
-    return bool(first) and _VENDORS[first[0]] != entries()[device]["vendor"]  # type: ignore[index]
+    return _VENDORS[first[0]] if first else ""
+
+
+def _of_another_maker(name: str) -> str:
+    """Whose the device is that *name* would be but for the maker that it says, and devices of this one.
+
+    >>> _of_another_maker("Tesla M4")
+    "apple-m4 is Apple's and not NVIDIA's; write 'apple-m4', or a device of NVIDIA: m60 or m60-die"
+    """
+    found, says = _meant().get(key(_listed(name))), _maker(_listed(name))
+    if not found or not says:
+        return ""
+    theirs = _kin(name) or [one for one, each in entries().items() if each["vendor"] == says][:4]
+    also = f", or a device of {says}: {_or(theirs)}" if theirs else ""
+    return f"{found} is {entries()[found]['vendor']}'s and not {says}'s; write {found!r}{also}"
 
 
 def _listed(name: str) -> str:
@@ -291,14 +310,19 @@ def _other_memory(name: str) -> str:
 
 def _kin_of(name: str) -> str:
     """Cards whose names begin alike, of the same number or the nearest, for one that is none of them: H20 for an H20-3e."""
-    bare, nvidia = _listed(name), re.search(r"(?i)nvidia|tesla|quadro|geforce", name)
-    letters, number = _class(key(bare))[0], re.search(r"\d+", bare)
-    if not (letters and number) or re.search(r"\d\w*\.\w", name):  # p2.xlarge
-        return ""
-    theirs = {one: _class(key(_MEMORY.sub("", one))) for one, each in entries().items() if not nvidia or each["vendor"] == "NVIDIA"}
-    off = {one: abs(int(its[1]) - int(number[0])) for one, its in theirs.items() if its[0] == letters and its[1]}
-    found = sorted((one for one in off if not off[one] or min(off.values())), key=lambda one: off[one])[:4]
+    found = _kin(name)
     return f"other cards of the data, with other peaks, are {_or(found)}" if found else ""
+
+
+def _kin(name: str) -> list[str]:
+    """Those cards, at most four."""
+    bare = _listed(name)
+    letters, number = _class(key(bare))[0], re.search(r"\d+", bare)
+    if not (letters and number) or re.search(r"\d\w*\.\w", name):  # m5.24xlarge
+        return []
+    theirs = {one: _class(key(_MEMORY.sub("", one))) for one in entries() if not _another_maker(bare, one)}
+    off = {one: abs(int(its[1]) - int(number[0])) for one, its in theirs.items() if its[0] == letters and its[1]}
+    return sorted((one for one in off if not off[one] or min(off.values())), key=lambda one: off[one])[:4]
 
 
 def _same_class(bare: str) -> list[str]:

@@ -225,14 +225,28 @@ def test_a_device_is_taken_as_it_is():
         ("Quadro RTX 4000", "; other cards of the data, with other peaks, are quadro-rtx-5000 or quadro-rtx-6000;"),
         ("NVIDIA GeForce RTX 5090 D", "; other cards of the data, with other peaks, are rtx-5090;"),
         ("NVIDIA RTX PRO 5000 72GB Blackwell", "; of that name the data has none with 72 GB, but 48 GB;"),
-        ("NVIDIA RTX PRO 4500 Blackwell Server Edition", "; other cards of the data, with other peaks, are rtx-pro-4500;"),
+        (
+            "NVIDIA RTX PRO 4500 Blackwell Server Edition",
+            "; other cards of the data, with other peaks, are rtx-pro-4500;",
+        ),
         ("Jetson AGX Orin", "did you mean jetson-agx-orin-64gb?"),
         ("Jetson AGX Orin 32GB", "; of that name the data has none with 32 GB, but 64 GB;"),
-        *((one, "alike, which have other peaks and other memory; the AGX Orin with 64 GB is flopkit.device('jetson-agx-orin-64gb');")
-          for one in ("Orin", "Orin (nvgpu)", "NVIDIA Orin")),
-        *((one, "; two cards, of 2015 and of 2016, have that name, and the TITAN Xp is another;")
-          for one in ("TITAN X", "NVIDIA TITAN X (Pascal)", "GeForce GTX TITAN X")),
-        ("Tesla M4", "; other cards of the data, with other peaks, are m60 or m60-die;"),  # no chip of Apple's
+        *(
+            (
+                one,
+                "alike, which have other peaks and other memory; the AGX Orin with 64 GB is flopkit.device('jetson-agx-orin-64gb');",
+            )
+            for one in ("Orin", "Orin (nvgpu)", "NVIDIA Orin")
+        ),
+        *(
+            (one, "; two cards, of 2015 and of 2016, have that name, and the TITAN Xp is another;")
+            for one in ("TITAN X", "NVIDIA TITAN X (Pascal)", "GeForce GTX TITAN X")
+        ),
+        (
+            "Tesla M4",
+            "; apple-m4 is Apple's and not NVIDIA's; write 'apple-m4', or a device of NVIDIA: m60 or m60-die;",
+        ),
+        ("NVIDIA MI300X", "; mi300x is AMD's and not NVIDIA's; write 'mi300x', or a device of NVIDIA: p100-sxm, "),
         ("v2-8", "; it is a slice of a pod: flopkit.device('tpu-v2'), count=4;"),
         ("gfx1100", "; it is an architecture, which rx-7900-xtx, rx-7900-xt or radeon-pro-w7900 has;"),
         ("Strix Halo", "; it is an architecture, which radeon-8060s has;"),
@@ -345,7 +359,16 @@ def test_a_machine_without_a_card_of_the_data(machine):
             "TPU v8",
         ),
         *("AMD Instinct MI430X", "NVIDIA A100X", "Tesla K40m", "NVIDIA RTX 5880 Ada Generation", "Ascend 910B"),
-        *("NVIDIA GeForce RTX 5060", "Quadro P6000", "Apple M4 Ultra", "NVIDIA M4", "GTX 1660 Ti", "RTX PRO 4000 Blackwell", "Tesla V100S-PCIE-32GB", "NVIDIA A100-SXM-64GB"),
+        *(
+            "NVIDIA GeForce RTX 5060",
+            "Quadro P6000",
+            "Apple M4 Ultra",
+            "NVIDIA M4",
+            "GTX 1660 Ti",
+            "RTX PRO 4000 Blackwell",
+            "Tesla V100S-PCIE-32GB",
+            "NVIDIA A100-SXM-64GB",
+        ),
         *("Tesla P100-PCIE-12GB", "NVIDIA H100 80GB HBM2e", "NVIDIA RTX PRO 6000 Blackwell Server Edition MIG 1g.24gb"),
     ],
 )
