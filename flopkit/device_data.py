@@ -16,8 +16,11 @@ from flopkit.derivations import Derivation
 
 __all__ = ["Kin", "aliases", "entries", "find", "key", "kin", "near", "read"]
 
-_MAKERS = "nvidia|amd|google|intel|habana|aws|huawei|apple"
-_BRANDS = "tesla|geforce|instinct|cloud"
+_VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "google": "Google", "intel": "Intel", "habana": "Intel", "aws": "AWS", "huawei": "Huawei",
+            "apple": "Apple", "moorethreads": "Moore Threads", "tesla": "NVIDIA", "geforce": "NVIDIA", "quadro": "NVIDIA",
+            "instinct": "AMD", "radeon": "AMD"}  # fmt: skip
+_MAKERS = "nvidia|amd|google|intel|habana|aws|huawei|apple|moorethreads"
+_BRANDS = "tesla|geforce|radeon|instinct|cloud"
 _SOURCED = {
     "memory": "memory_source",
     "usable": "usable_source",
@@ -146,7 +149,7 @@ def key(name: str) -> str:
     ('rtx4090', 'arcprob60graphics')
     """
     bare = re.sub(r"\((?:r|tm)\)|[®™]", "", names.plain(name))
-    return re.sub(rf"^({_MAKERS})?({_BRANDS})?(?=.)", "", bare)
+    return re.sub(rf"^({_MAKERS})?({_BRANDS})*(?=.)", "", bare)
 
 
 @cache
@@ -184,7 +187,7 @@ def find(name: Any) -> str:
         return known
     if (other := names.elsewhere(name)) and "fk.device" not in other:
         raise ValueError(f"name={name!r} is not a device in the data; here it is {other}")
-    close = [] if (told := _told(name)) else near(name)
+    close = [] if (told := _told(name) or _of_another_maker(name)) else near(name)
     told = told or ("" if close else _other_memory(name) or _kin_of(name))
     did_you = f"; did you mean {_or(close)}?" if close else ";"
     raise ValueError(
@@ -214,9 +217,38 @@ def _known(name: str) -> str | None:
         if each in _printed():
             return _printed()[each]
         for spelled in (names.plain(each), key(each)):
-            if spelled in _meant():
+            if spelled in _meant() and not _another_maker(each, _meant()[spelled]):
                 return _meant()[spelled]
     return None
+
+
+def _another_maker(name: str, device: str) -> bool:
+    """Whether *name* begins with a maker or a brand that is not the one of *device*.
+
+    >>> _another_maker("Tesla M4", "apple-m4"), _another_maker("Apple M4", "apple-m4")
+    (True, False)
+    """
+    return _maker(name) not in ("", entries()[device]["vendor"])
+
+
+def _maker(name: str) -> str:
+    """The maker whose name, or whose brand, *name* begins with."""
+    first = re.match("|".join(_VENDORS), names.plain(name))
+    return _VENDORS[first[0]] if first else ""
+
+
+def _of_another_maker(name: str) -> str:
+    """Whose the device is that *name* would be but for the maker that it says, and devices of this one.
+
+    >>> _of_another_maker("Tesla M4")
+    "apple-m4 is Apple's and not NVIDIA's; write 'apple-m4', or a device of NVIDIA: m60 or m60-die"
+    """
+    found, says = _meant().get(key(_listed(name))), _maker(_listed(name))
+    if not found or not says:
+        return ""
+    theirs = _kin(name) or [one for one, each in entries().items() if each["vendor"] == says][:4]
+    also = f", or a device of {says}: {_or(theirs)}" if theirs else ""
+    return f"{found} is {entries()[found]['vendor']}'s and not {says}'s; write {found!r}{also}"
 
 
 def _listed(name: str) -> str:
@@ -236,7 +268,7 @@ def _or(found: list[str]) -> str:
     return " or ".join(filter(None, (", ".join(found[:-1]), found[-1])))
 
 
-_OTHER = re.compile(r"^(ti|super|max|ultra|pro|laptop|mobile|sff)")
+_OTHER = re.compile(r"^(ti|super|max|ultra|pro|laptop|mobile|sff|d$)")
 _MEMORY = re.compile(r"(?<![\da-z])(\d{2,3})(?: ?gb?(?![\da-z])|(?<=\d[-_ ]\d\d)$|(?<=\d[-_ ]\d\d\d)$)", re.IGNORECASE)
 
 
@@ -265,7 +297,7 @@ def near(name: str) -> list[str]:
     found = _same_class(_MEMORY.sub("", name))
     if memory:
         found = [one for one in found if re.search(rf"\b{memory[1]} GB", entries()[one]["title"])]
-    return found[: names.MOST]
+    return [one for one in found if not _another_maker(name, one)][: names.MOST]
 
 
 def _other_memory(name: str) -> str:
@@ -278,14 +310,19 @@ def _other_memory(name: str) -> str:
 
 def _kin_of(name: str) -> str:
     """Cards whose names begin alike, of the same number or the nearest, for one that is none of them: H20 for an H20-3e."""
-    bare, nvidia = _listed(name), re.search(r"(?i)nvidia|tesla|quadro|geforce", name)
-    letters, number = _class(key(bare))[0], re.search(r"\d+", bare)
-    if not (letters and number) or re.search(r"\d\w*\.\w", name):  # p2.xlarge
-        return ""
-    theirs = {one: _class(key(one)) for one, each in entries().items() if not nvidia or each["vendor"] == "NVIDIA"}
-    off = {one: abs(int(its[1]) - int(number[0])) for one, its in theirs.items() if its[0] == letters and its[1]}
-    found = sorted((one for one in off if not off[one] or min(off.values())), key=lambda one: off[one])[:4]
+    found = _kin(name)
     return f"other cards of the data, with other peaks, are {_or(found)}" if found else ""
+
+
+def _kin(name: str) -> list[str]:
+    """Those cards, at most four."""
+    bare = _listed(name)
+    letters, number = _class(key(bare))[0], re.search(r"\d+", bare)
+    if not (letters and number) or re.search(r"\d\w*\.\w", name):  # m5.24xlarge
+        return []
+    theirs = {one: _class(key(_MEMORY.sub("", one))) for one in entries() if not _another_maker(bare, one)}
+    off = {one: abs(int(its[1]) - int(number[0])) for one, its in theirs.items() if its[0] == letters and its[1]}
+    return sorted((one for one in off if not off[one] or min(off.values())), key=lambda one: off[one])[:4]
 
 
 def _same_class(bare: str) -> list[str]:
@@ -293,6 +330,7 @@ def _same_class(bare: str) -> list[str]:
     letters, number, rest = _class(key(bare))
     glued = re.search(r"\d([a-z]+)", bare.lower())
     found: dict[str, None] = {}
+    begins: dict[str, None] = {}
     for spelled, meant in (*((one, one) for one in entries()), *aliases().items()):
         its_letters, its_number, its_rest = _class(key(_MEMORY.sub("", spelled)))
         if number:
@@ -305,9 +343,11 @@ def _same_class(bare: str) -> list[str]:
             )
             if same and not other and (its_rest.startswith(rest) or _alike(rest, its_rest, 3 if rest.isalpha() else 4)):
                 found[meant] = None
-        elif letters and (its_letters.startswith(letters) or _alike(letters, its_letters)):
+        elif letters and its_letters.startswith(letters):
+            begins[meant] = None
+        elif letters and _alike(letters, its_letters):
             found[meant] = None
-    return [one for one in entries() if one in found]
+    return [one for one in entries() if one in (begins or found)]
 
 
 def _class(spelled: str) -> tuple[str, str, str]:
@@ -328,6 +368,7 @@ def _alike(one: str, other: str, least: int = 4) -> bool:
 
 # AWS, Google Cloud, Azure, Oracle: what the names of their machines begin with, written with "-" between all words, and the card in them.
 _MACHINES = {
+    "p2": "k80-die", r"g3s?": "m60-die", r"nv\d+s-v3": "m60-die",
     "p3dn": "v100-sxm", "p3": "v100-sxm-16gb", "g4dn": "t4", "p4de": "a100-sxm-80gb", "p4d": "a100-sxm-40gb", "g5": "a10g", "g6e": "l40s",
     "g6": "l4", "gr6": "l4", "g7e": "rtx-pro-6000-server", "p5e": "h200", "p5en": "h200", "p5": "h100-sxm", "p6-b200": "b200", "p6-b300": "b300",
     "p6e-gb200": "gb200", "p6e-gb300": "gb300", "trn1": "trainium", "trn1n": "trainium", "trn2": "trainium2", "trn2u": "trainium2",
@@ -343,17 +384,22 @@ _MACHINES = {
     "bm-gpu-l40s": "l40s", "bm-gpu-b4": "a100-sxm-40gb", "tpu7x-standard": "tpu-v7x", "bm-gpu-a100-v2": "a100-sxm-80gb", "bm-gpu4": "a100-sxm-40gb", r"[bv]m-gpu-a10": "a10",
 }  # fmt: skip
 _HOPPER, _BLACKWELL, _ADA = "an H100, H200, H20 or GH200", "a B200, B300, GB200 or GB300", "an L4, L40S or RTX 40"
+_RDNA3, _RDNA4 = "rx-7900-xtx, rx-7900-xt or radeon-pro-w7900", "rx-9070-xt, rx-9070 or radeon-ai-pro-r9700"
+_PASCAL = "a P100, P40, TITAN Xp or GTX 1080 Ti"
 _MI200, _MI300, _MI350 = "mi210, mi250 or mi250x", "mi300a, mi300x or mi325x", "mi350x or mi355x"
 _ARCHITECTURES = {
     "gfx90a": _MI200, "gfx942": _MI300, "gfx950": _MI350, "cdna2": _MI200, "cdna3": _MI300, "cdna4": _MI350, "mi200": _MI200,
-    "sm60": "a P100", "sm70": "a V100", "sm75": "a T4 or RTX 20", "sm80": "an A100 or A30", "sm86": "an A10, A40 or RTX 30", "sm89": _ADA,
+    "gfx906": "mi50 or mi60", "gfx908": "mi100", "cdna": "mi100", "cdna1": "mi100", "gfx1100": _RDNA3, "rdna3": _RDNA3, "gfx1151": "radeon-8060s",
+    "strixhalo": "radeon-8060s", "gfx1201": _RDNA4, "rdna4": _RDNA4, "sm37": "a K80", "kepler": "a K80", "sm52": "an M60", "maxwell": "an M60",
+    "sm61": "a P40, TITAN Xp or GTX 1080 Ti", "sm87": "a Jetson AGX Orin", "sm110": "a Jetson Thor",
+    "sm60": "a P100", "sm70": "a V100, TITAN V or Quadro GV100", "sm75": "a T4 or RTX 20", "sm80": "an A100 or A30", "sm86": "an A10, A40 or RTX 30", "sm89": _ADA,
     "sm90": _HOPPER, "sm100": "a B200 or GB200", "sm103": "a B300 or GB300", "sm120": "an RTX 50 or RTX PRO 6000", "sm121": "a GB10",
-    "pascal": "a P100", "volta": "a V100", "turing": "a T4 or RTX 20", "ampere": "an A100, A30, A10, A40 or RTX 30", "ada": _ADA,
+    "pascal": _PASCAL, "volta": "a V100, TITAN V or Quadro GV100", "turing": "a T4 or RTX 20", "ampere": "an A100, A30, A10, A40 or RTX 30", "ada": _ADA,
     "adalovelace": _ADA, "hopper": _HOPPER, "gracehopper": "a GH200", "blackwell": f"{_BLACKWELL}, or an RTX 50", "graceblackwell": "a GB200, GB300 or GB10",
     "gp100": "a P100", "gv100": "a V100", "ga100": "an A100 or A30", "gh100": _HOPPER, "pontevecchio": "a Max 1550",
 }  # fmt: skip
 # What a slice of a pod is called after, its chip, and the chips that one of its number is: v2 to v5p count cores, two a chip.
-_PODS = {"v3": ("tpu-v3", 2), "v4": ("tpu-v4", 2), "v5p": ("tpu-v5p", 2), "v5litepod": ("tpu-v5e", 1), "v5e": ("tpu-v5e", 1),
+_PODS = {"v2": ("tpu-v2", 2), "v3": ("tpu-v3", 2), "v4": ("tpu-v4", 2), "v5p": ("tpu-v5p", 2), "v5litepod": ("tpu-v5e", 1), "v5e": ("tpu-v5e", 1),
          "v5lite": ("tpu-v5e", 1), "v6e": ("tpu-v6e", 1), "7x": ("tpu-v7x", 2)}  # fmt: skip
 
 
@@ -376,6 +422,13 @@ def _told(name: str) -> str:
         return "a laptop's part has other peaks than the card of its number, and they depend on the power that the laptop allows"
     if re.match(r"(?i)(nvidia[ -])?[dh]gx\b", text):
         return "it is a machine: name one of its cards, and say how many in count="
+    if re.fullmatch(r"(?i)(nvidia )?(jetson )?orin( \(nvgpu\))?", text):
+        return (
+            "its driver says so of the Jetson AGX Orin, Orin NX and Orin Nano alike, which have other peaks and other memory; "
+            "the AGX Orin with 64 GB is flopkit.device('jetson-agx-orin-64gb')"
+        )
+    if re.fullmatch(r"(?i)(nvidia |geforce |gtx )*titan x( \(pascal\))?", text):
+        return "two cards, of 2015 and of 2016, have that name, and the TITAN Xp is another"
     bare = re.sub(r"^compute(?=\d)", "sm", names.plain(text.split(":")[0]))
     bare = re.sub(r"^(sm\d+)[af]$", r"\1", re.sub(r"^nvidia|^amd|^intel", "", bare))
     if bare in _ARCHITECTURES:

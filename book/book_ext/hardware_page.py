@@ -14,17 +14,20 @@ HEAD = [
     *("bandwidth", "ridge", "memory, GB", "link, GB/s", "measured, 16 bit", "watts"),
 ]
 # devices that have no units for a format, by the beginning of their names: a dash; for the others that lack a peak, a question mark
-_OLD = r"p100|p40|v100|t4|quadro|rtx-8000|rtx-2|a10|a30|a40|a800|rtx-3|rtx-a|mi2|tpu-v[34]|tpu-v5e|arc|max|apple"
+_OLD = (
+    r"k80|m60|p100|p40|v100|t4|quadro|titan|gtx|rtx-8000|rtx-20[678]0|a2$|a16|a10|a30|a40|a800|rtx-3|rtx-a|jetson-agx-orin"
+    r"|mi50|mi60|mi100|mi2|rx-7|radeon-pro-w7|radeon-8060s|tpu-v[234]|tpu-v5e|arc|max|mtt|apple"
+)
 LACKS = {
     "fp8": _OLD,
-    "fp4": rf"{_OLD}|l\d|rtx-4|rtx-6000|h\d|gh|mi3[02]|tpu|trainium$|trainium2|inferentia|gaudi",
-    "int8": r"p100|v100|trainium[23]|apple|ascend",
-    "half": r"p40",
+    "fp4": rf"{_OLD}|l\d|rtx-4|rtx-[256]000|h\d|gh|mi3[02]|rx-9|radeon|tpu|trainium$|trainium2|inferentia|gaudi",
+    "int8": r"k80|m60|p100|v100|quadro-gv|titan-v|tpu-v[23]|trainium[23]|apple|ascend",
+    "half": r"p40|gtx-1080|titan-xp|k80|m60",
     "fp32": r"$^",
 }
 GROUPS = {
-    "servers": lambda one: one.vendor == "NVIDIA" and not re.match(r"rtx|quadro|gb10", one.name),
-    "cards": lambda one: one.vendor == "NVIDIA" and bool(re.match(r"rtx|quadro|gb10", one.name)),
+    "servers": lambda one: one.vendor == "NVIDIA" and not re.match(r"rtx|gtx|titan|quadro|gb10|jetson", one.name),
+    "cards": lambda one: one.vendor == "NVIDIA" and bool(re.match(r"rtx|gtx|titan|quadro|gb10|jetson", one.name)),
     "amd": lambda one: one.vendor == "AMD",
     "google": lambda one: one.vendor == "Google",
     "others": lambda one: one.vendor not in ("NVIDIA", "AMD", "Google"),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from flopkit.devices import device as known_device
 from flopkit.diagnosis.findings import Diagnosis
 from flopkit.diagnosis.layouts import gap_at, gap_of
-from flopkit.diagnosis.rates import degrees_of, device_of, rate_of
+from flopkit.diagnosis.rates import degrees_of, rate_of
 from flopkit.diagnosis.runs import OfFlops, OfModel
 from flopkit.sizes import choice, number
 from flopkit.training.steps import POLICIES
@@ -133,7 +134,7 @@ def doctor(
     """
     count, context = number("count", count), None if seq is None else number("seq", seq)
     choice("recompute", recompute, tuple(POLICIES))
-    card, degrees = device_of(device), degrees_of(parallel, count)
+    card, degrees = known_device(device), degrees_of(parallel, count)
     given = {
         "tokens_per_s": tokens_per_s, "tokens_per_s_per_device": tokens_per_s_per_device, "tflops_per_device": tflops_per_device,
         "step_seconds": step_seconds, "global_batch": global_batch, "tokens": tokens, "device_hours": device_hours,

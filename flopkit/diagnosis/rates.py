@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from flopkit import units
-from flopkit.devices import Device, device as known_device, device_names
 from flopkit.diagnosis.figures import FLOP_RATES, HOURS, THOUSANDS, Figure, figure, in_short
 from flopkit.names import hint, plain
 from flopkit.sizes import lengths_of, number, short
 
-__all__ = ["Rate", "degrees_of", "device_of", "rate_of", "sizes_of"]
+__all__ = ["Rate", "degrees_of", "rate_of", "sizes_of"]
 
 # Units as `in_short` has them.
 _TOKENS = dict.fromkeys(("tok/s", "tokens/s", "tps", "t/s", "wps", "toks/s", "token/s", "tokens"), 1.0)
@@ -197,30 +196,6 @@ def degrees_of(parallel: Any, count: int) -> dict[str, int]:
                 f"a multiple of {degree:,}"
             )
     return {word: degree for word, degree in found.items() if degree > 1}
-
-
-# -- the device -----------------------------------------------------------------------------------------------
-
-_MAKERS = {"nvidia": "NVIDIA", "amd": "AMD", "google": "Google", "intel": "Intel", "habana": "Intel", "aws": "AWS", "apple": "Apple", "huawei": "Huawei",
-           "geforce": "NVIDIA", "tesla": "NVIDIA", "instinct": "AMD", "radeon": "AMD", "gaudi": "Intel"}  # fmt: skip
-
-
-def device_of(given: Any) -> Device:
-    """The device called so, whose maker is the one that the name says.
-
-    >>> device_of("NVIDIA H100 SXM").name
-    'h100-sxm'
-    """
-    card = known_device(given)
-    if isinstance(given, str):
-        says = next((maker for word, maker in _MAKERS.items() if plain(given).startswith(word)), card.vendor)
-        if card.vendor and says != card.vendor:
-            theirs = [name for name in device_names() if known_device(name).vendor == says][:4]
-            also = f", or a device of {says}: {', '.join(theirs)}" if theirs else ""
-            raise ValueError(
-                f"device={short(given)}: {card.name} is {card.vendor}'s and not {says}'s; write {card.name!r}{also}"
-            )
-    return card
 
 
 # -- the lengths ----------------------------------------------------------------------------------------------
