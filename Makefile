@@ -10,7 +10,7 @@ LAB  ?=
 RECORD ?=
 # A process for each core, up to eight; one after the other: make test SIDE_BY_SIDE=. What measures runs alone in any case, after the
 # rest: chapters, and the tests of ALONE.
-SIDE_BY_SIDE ?= -n auto --maxprocesses 8 --dist loadgroup
+SIDE_BY_SIDE ?= -n auto --maxprocesses 8
 ALONE := tests/measuring tests/experiments tests/book/test_executed.py
 export JUPYTER_PREFER_ENV_PATH := 1
 export PYDEVD_DISABLE_FILE_VALIDATION := 1

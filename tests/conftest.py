@@ -39,7 +39,6 @@ def pytest_ignore_collect(collection_path, config):
     return True if fast and fast_part.is_costly_file(collection_path) else None
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config, items):
     """The models of the zoo are counted where `-m` asks for them (`make zoo`), and a sample of them, which has no mark, always.
 
@@ -51,11 +50,19 @@ def pytest_collection_modifyitems(config, items):
     if config.getoption("--fast"):
         items[:], others = fast_part.of_items(items)
         config.hook.pytest_deselected(items=others)
-    for item in items if hasattr(config, "workerinput") else ():  # which process runs it, where there are several
-        if item.get_closest_marker("browser"):
-            continue  # each opens a page of its own
-        path = item.path.relative_to(ROOT)
-        item.add_marker(pytest.mark.xdist_group("torch" if TURN_TORCH.intersection(path.parts) else path.as_posix()))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Of several processes, one runs all tests of a file, and one all that turn torch upside down."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            file = nodeid.partition("::")[0]
+            return "torch" if TURN_TORCH.intersection(Path(file).parts) else file
+
+    return ByFile(config, log)
 
 
 # ---------------------------------------------------------------------------------------------------------------- the report

@@ -21,15 +21,13 @@ HERE = Path(__file__).parent
 SHARED = '<link rel="stylesheet" href="_static/figure.css"><script src="_static/figure.js?v=1" defer></script>'
 
 
-def pytest_collection_modifyitems(config, items):
-    """What a page is opened or made for runs one after the other, and in one process."""
+def pytest_collection_modifyitems(items):
+    """What a page is opened or made for runs one after the other."""
     ours = [
         (i, item, page)
         for i, item in enumerate(items)
         if item.path.parent == HERE and (page := callspec(item).get("path") or callspec(item).get("made"))
     ]
-    for _, item, page in ours if hasattr(config, "workerinput") else ():
-        item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} {page}"))
     for (i, _, _), (_, item, _) in zip(ours, sorted(ours, key=lambda one: (one[1].path, str(one[2]))), strict=True):
         items[i] = item
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,8 @@ import flopkit.counter.formulas  # noqa: F401  (its files register them)
 from flopkit.counter.registry import FORMULAS, RULES
 
 CALLED: set[str] = set()
-PASSED_OVER: set[str] = set()  # tests of this folder that do not run
+RAN: set[str] = set()  # tests of this folder, by this process
+PASSED_OVER: set[str] = set()  # those that do not run
 LAST = "::test_every_formula_is_called_by_a_test"
 
 
@@ -32,7 +34,7 @@ RULES.clear()  # what was asked for before this file was read
 
 
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: item.nodeid.partition("@")[0].endswith(LAST))
+    items.sort(key=lambda item: item.nodeid.endswith(LAST))
 
 
 def pytest_deselected(items):
@@ -40,7 +42,13 @@ def pytest_deselected(items):
     PASSED_OVER.update(item.nodeid for item in items if item.path.parent.name == "counter")
 
 
+def pytest_runtest_setup(item):
+    RAN.add(item.nodeid)
+
+
 @pytest.fixture
-def called():
-    """The names of the operators whose formulas were called so far; None where some tests of this folder are passed over."""
-    return None if PASSED_OVER else CALLED
+def called(request):
+    """The names of the operators whose formulas were called so far; None where this process did not run all other tests of this folder."""
+    here = [item for item in request.session.items if item.path.parent == Path(__file__).parent]
+    whole = {item.path for item in here} == set(Path(__file__).parent.glob("test_*.py")) and not PASSED_OVER
+    return CALLED if whole and {item.nodeid for item in here} <= RAN else None
