@@ -261,9 +261,7 @@ def layouts() -> Figure:
             column("memory", "Fullest rank", "B"),
         ],
         code=_code(),
-        caption=f"The answers of fk.parallel.search: a batch of {BATCH:,} sequences of {SEQ:,} tokens, tensor-parallel ranks in a node of 8, any pipeline, V virtual stages and micro-batches of 1, 2 or 4 by which "
-        f"layers and batch can be divided, three kinds of recompute, ZeRO-1: {counts[0]} layouts, with two context-parallel ranks {counts[1]}. Those above {MOST_SECONDS:g} s or {MOST_GB:g} GB are counted, not drawn; those that do not fit are pale. Seconds are a "
-        f"bound: matmuls at the peak in bf16, links and network cards at their full rate, no latency, nobody late. A bound cannot order layouts that differ by a few percent. The star is the bound of the published layout, whose step took {took:.2f} s "
-        "(Llama 3, arXiv:2407.21783, table 4, model FLOPs at the printed TFLOP/s); the paper does not print V; 8 is read out of its two rates. Memory: bf16 weights, fp32 gradients and Adam, activations with the gradients of the loss, no work space.",
+        caption=f"The answers of fk.parallel.search for {BATCH:,} sequences of {SEQ:,} tokens: {counts[0]} layouts with tensor-parallel ranks in a node of 8, with two context-parallel ranks {counts[1]}. Those above {MOST_SECONDS:g} s or {MOST_GB:g} GB are counted, not drawn; those that do not fit are pale. "
+        f"Seconds are a bound: no latency, nobody late. The star is the bound of the published layout, whose step took {took:.2f} s (Llama 3, arXiv:2407.21783, table 4); its V of 8 is read out of its two rates. Memory is without work space.",
         height=320,
     )  # fmt: skip

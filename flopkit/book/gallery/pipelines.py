@@ -140,8 +140,8 @@ def pipeline_playground() -> Figure:
         ],
         refused="refused",
         code=_code(),
-        caption="The formulas of fk.parallel.pipeline: equal stages, messages that take no time. Papers print the bubble as a part of the work, (p−1)/(V·m); its part of the whole step is smaller. "
+        caption="The formulas of fk.parallel.pipeline: equal stages, messages that take no time. "
         "A forward pass is that of one micro-batch through one stage, all its V virtual stages. Interleaved schedules take micro-batches in groups of as many as there are stages; their curves begin there. "
-        "Zero-bubble: half of the backward pass makes gradients of weights, which wait until a stage has nothing else to do. Llama 3's V is not printed; 8 is read out of its two rates.",
+        "Zero-bubble: half of the backward pass makes gradients of weights, which wait until a stage has nothing else to do.",
         height=280,
     )  # fmt: skip
