@@ -196,6 +196,11 @@ def _ours() -> dict[str, tuple[float, float]]:
     return {"a chain in one kernel": (eager / bound, eager / one), "is_causal": (full / visible, full / causal)}
 
 
+def _whole(share: float) -> str:
+    """Published times have two or three digits, so a share of them has two."""
+    return f"{100 * share:.0f} %"
+
+
 def saved_by_cures(cures: Mapping[str, tuple[float, float]] | None = None) -> Drawing:
     """Steps before a cure as bars of one length: what must stay, what could go, and where the step ended.
 
@@ -213,7 +218,7 @@ def saved_by_cures(cures: Mapping[str, tuple[float, float]] | None = None) -> Dr
     Examples
     --------
     >>> saved_by_cures({"one kernel": (4.0, 2.0), "no waiting": (2.0, 1.6)}).title
-    'The cures saved 66.7 % to 75 % of what their bounds allow'
+    'The cures saved 67 % to 75 % of what their bounds allow'
     """
     cures = _ours() if cures is None else cures
     if not 1 <= len(cures) <= MOST_CURES:
@@ -232,8 +237,8 @@ def saved_by_cures(cures: Mapping[str, tuple[float, float]] | None = None) -> Dr
         canvas.box(2, y + 20, stays, 20, name="stays", colour=BLUE, fill=0.55, edge=0, round=0)
         canvas.box(2 + stays, y + 20, WIDE - stays, 20, name="can go", fill=0, dash=True, round=0)
         canvas.line(2 + WIDE / got, y + 17, 2 + WIDE / got, y + 43, colour=ORANGE, width=3, name="ended")
-        canvas.text(WIDE + 2, y + 8, f"allowed {percent(allowed)}, saved {percent(saved)}", anchor="end", name="said")
-        said.append(f"{name}: {percent(allowed)} allowed, {percent(saved)} saved")
+        canvas.text(WIDE + 2, y + 8, f"allowed {_whole(allowed)}, saved {_whole(saved)}", anchor="end", name="said")
+        said.append(f"{name}: {_whole(allowed)} allowed, {_whole(saved)} saved")
     y = 50.0 * len(cures) + 8
     for x, wide, words, look in (
         (2.0, 12.0, "must stay", {"colour": BLUE, "fill": 0.55}),
@@ -243,7 +248,7 @@ def saved_by_cures(cures: Mapping[str, tuple[float, float]] | None = None) -> Dr
         canvas.box(x, y, wide, 12, name="key", edge=1.2 if "dash" in look else 0, round=0, **look)
         canvas.text(x + wide + 6, y + 6, words, anchor="start", colour=MUTED)
     canvas.text(2, y + 32, "Each bar is the time before the cure.", anchor="start", colour=MUTED)
-    low, high = percent(min(shares)), percent(max(shares))
+    low, high = _whole(min(shares)), _whole(max(shares))
     return Drawing(
         "saved-by-cures",
         f"The cures saved {low} to {high} of what their bounds allow" if low != high else f"The cure saved {low} of what its bound allows",
