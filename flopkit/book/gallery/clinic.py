@@ -189,11 +189,9 @@ def cures() -> Figure:
         rows=along("row", [*ROWS.values()], _row),
         chart=_chart,
         table=[column("row", "Row"), *(column(f"ms_{bar}", title[0].upper() + title[1:], "ms") for bar, title in BARS.items())],
-        caption="A model, not a measurement; at 100 % of the roof, every cure is an upper bound. A kernel takes its FLOPs at the peak or its bytes at the bandwidth, the longer of both, at the share that you set. "
-        "Kernels run one after the other while the host launches ahead, so the device waits only where launches take longer than kernels. "
+        caption="A model, not a measurement: a kernel takes its FLOPs at the peak or its bytes at the bandwidth, the longer of both, at the share that you set. At 100 %, every cure is an upper bound. The host launches ahead. "
         "A fused chain reads its inputs and writes its results once. A CUDA graph is one launch. Lower precision halves all bytes but the optimiser's; fp32 is without TF32. A loader that works ahead is never waited for. "
-        f"A batch {LARGER} times as large is charged to the samples of one step: a single request gets no faster. Memory is not checked. "
-        f"Llama reads {CONTEXT:,} cached tokens; GPT-2 trains on sequences of {CONTEXT:,}, its attention in eight kernels; ResNet-50 has a batch of 64; both train with AdamW(foreach=False). GELU works on 2²⁶ elements in fp32. "
+        f"A batch {LARGER} times as large is charged to the samples of one step. Llama reads {CONTEXT:,} cached tokens; GPT-2 trains on sequences of {CONTEXT:,}, ResNet-50 on batches of 64; GELU works on 2²⁶ elements. "
         "MFU: model FLOPs under EXACT over the 16-bit peak, whatever the format. " + peaks_note(DEVICES),
         height=250,
     )  # fmt: skip
