@@ -326,7 +326,6 @@ def what_counts() -> Figure:
             for tool in ("fvcore", "ptflops", "thop", "torch", "calflops")
         )
         + " as run on a CPU. The other works follow the rules of these versions and of the documentation of TensorFlow, another framework, with "
-        "attention written out as two matmuls. A bias or element-wise work added to K multiply-adds mixes FLOPs with MACs, as fvcore, ptflops and thop do. 2K FLOPs "
-        "have one addition more than the count on paper. A bias could take it, but switching the bias on adds another. ptflops counts each ReLU twice, so it can match by accident.",
+        "attention written out as two matmuls. ptflops counts each ReLU twice, so it can match by accident.",
         height=290,
     )

@@ -123,8 +123,6 @@ def one_run() -> Figure:
         readouts=[
             readout("utilisation", "Utilisation", "%"),
             readout("flops_per_token", "FLOPs per token", "FLOPs"),
-            readout("rate", "FLOP/s of your recipe", "FLOP/s"),
-            readout("needed", "Needed FLOP/s (EXACT)", "FLOP/s"),
             readout(
                 "possible", "Can an H100 do that?",
                 text={
@@ -143,8 +141,8 @@ def one_run() -> Figure:
             column("called", "Utilisation", "%"),
         ],
         caption=f"{RATE:,} tokens/s is what torchtitan's authors printed in December 2024 for eight H100s, with sequences of 8,192 tokens. Put in your own. Theirs were SXM boards with "
-        "HBM2e, limited to 500 W. The read-outs 'Needed FLOP/s' and 'Can an H100 do that?' do not depend on your recipe: they count what every run must do, its matmuls and its visible "
-        f"scores. No H100 exceeds its limit, {si(LIMIT, 'FLOP/s')} in dense bf16 at its highest clock. Sizes from the model's config. "
+        "HBM2e, limited to 500 W. 'Can an H100 do that?' asks whether the matmuls and the visible scores, which every run must do, stay below an H100's "
+        f"limit, {si(LIMIT, 'FLOP/s')} in dense bf16 at its highest clock. "
         + peaks_note([("h100-sxm", "bf16")]),
         height=360,
     )  # fmt: skip
