@@ -23,11 +23,11 @@ CLUSTERS = {
     "B300, 100 GB/s": "dgx-b300",
 }
 BYTES = {
-    "ZeRO-1 or 2, gradients fp32": {"forward": 2, "backward": 0, "reduced": 4},
-    "ZeRO-3, gradients bf16": {"forward": 2, "backward": 2, "reduced": 2},
-    "ZeRO-3, gradients fp32": {"forward": 2, "backward": 2, "reduced": 4},
-    "DDP, gradients bf16": {"forward": 0, "backward": 2, "reduced": 2},
-    "DDP, gradients fp32": {"forward": 0, "backward": 4, "reduced": 4},
+    "ZeRO-1 or 2, fp32": {"forward": 2, "backward": 0, "reduced": 4},
+    "ZeRO-3, bf16": {"forward": 2, "backward": 2, "reduced": 2},
+    "ZeRO-3, fp32": {"forward": 2, "backward": 2, "reduced": 4},
+    "DDP, bf16": {"forward": 0, "backward": 2, "reduced": 2},
+    "DDP, fp32": {"forward": 0, "backward": 4, "reduced": 4},
 }
 """Bytes per parameter that are gathered in the forward pass and in the backward pass, and that are reduced, in the backward pass."""
 SIZES = {"1 billion": 1e9, "8 billion": 8e9, "32 billion": 32e9, "70 billion": 70e9, "405 billion": 405e9}
@@ -89,7 +89,7 @@ def gradient_exchange() -> Figure:
         y = {"title": "share of the step", "scale": alt.Scale(domain=[0, 1], nice=False), "axis": alt.Axis(format="%", tickCount=5)}  # fmt: skip
         named = {
             "after": ("one after the other", theme.BLUE, [1, 0]),
-            "beside": ("left at best, each beside its pass", theme.ORANGE, [6, 4]),
+            "beside": ("left at best", theme.ORANGE, [6, 4]),
         }
         lines = theme.curves(
             s.rows, named, "taken", {"strokeWidth": 2.5}, x=alt.X("each:Q", **x), y=alt.Y("taken:Q", **y),
@@ -98,14 +98,22 @@ def gradient_exchange() -> Figure:
         dot = s.now("tokens", "share").mark_point(color=theme.BLUE).encode(
             x=alt.X("tokens:Q", **x), y=alt.Y("share:Q", **y), tooltip=[alt.Tooltip("share:Q", title="share", format=".1%")]
         )  # fmt: skip
-        return alt.layer(lines, dot)
+        hidden = (
+            s.now("hidden")
+            .mark_rule(color=theme.MUTED, strokeDash=[2, 3])
+            .encode(
+                x=alt.X("hidden:Q", **x),
+                tooltip=[alt.Tooltip("hidden:Q", title="all hidden from, tokens", format=",.0f")],
+            )
+        )
+        return alt.layer(hidden, lines, dot)
 
-    start = {"params": "8 billion", "ranks": 64, "where_": "H100, 50 GB/s", "moved": "ZeRO-1 or 2, gradients fp32", "tokens": 8192}  # fmt: skip
+    start = {"params": "8 billion", "ranks": 64, "where_": "H100, 50 GB/s", "moved": "ZeRO-1 or 2, fp32", "tokens": 8192}  # fmt: skip
     return Figure(
         name="gradient-exchange",
         title="What the exchange of gradients takes of a step",
         alt="Two falling curves over the tokens per GPU, in a step of one micro-batch: the share of a data-parallel step that its exchange takes, one after the other with compute, and what is left of it at "
-        "best, each tensor beside its own pass, which is nothing from {hidden} on. {params} parameters on {ranks}, {in_node} of them in a node ({where_}; {moved}), {tokens} each: the exchange takes {exchange}, compute at the peak {compute}.",
+        "best, each tensor beside its own pass, which is nothing from {hidden} on, at a dotted line. {params} parameters on {ranks}, {in_node} of them in a node ({where_}; {moved}), {tokens} each: the exchange takes {exchange}, compute at the peak {compute}.",
         model=exchange_of_gradients,
         controls=[
             slider("tokens", "Tokens per GPU", TOKENS, value=8192, unit="tokens"),
@@ -113,15 +121,15 @@ def gradient_exchange() -> Figure:
             slider("ranks", "GPUs", steps(8, 16384), value=64, unit="GPUs"),
             slider("in_node", "Of these, in a node", [1, 2, 4, 8], value=8, unit="GPUs"),
             choice("where_", "GPU and its network", {shown: rates(name) for shown, name in CLUSTERS.items()}, value="H100, 50 GB/s"),
-            choice("moved", "Way and gradients", BYTES),
+            choice("moved", "Method, gradients in", BYTES),
         ],
         presets={
             "8B, 64 H100": {**start, "in_node": 8},
             "405B, the same tokens": {**start, "params": "405 billion", "in_node": 8},
             "One GPU a node": {**start, "in_node": 1},
             "B300, one GPU a node": {**start, "in_node": 1, "where_": "B300, 100 GB/s"},
-            "DDP, fp32 gradients": {**start, "in_node": 8, "moved": "DDP, gradients fp32"},
-            "ZeRO-3, fp32 gradients": {**start, "in_node": 8, "moved": "ZeRO-3, gradients fp32"},
+            "DDP, fp32 gradients": {**start, "in_node": 8, "moved": "DDP, fp32"},
+            "ZeRO-3, fp32 gradients": {**start, "in_node": 8, "moved": "ZeRO-3, fp32"},
         },
         readouts=[
             readout("exchange", "Exchange", "s"),
@@ -131,7 +139,7 @@ def gradient_exchange() -> Figure:
             readout("hidden", "All hidden from", "tokens"),
             readout("late", "Exchange delays"),
         ],
-        rows=along("each", steps(TOKENS[0], TOKENS[-1], per_octave=2), at_tokens),
+        rows=along("each", steps(TOKENS[0], TOKENS[-1], per_octave=4), at_tokens),
         chart=chart,
         table=[
             column("each", "Tokens per GPU", "tokens"),
@@ -139,7 +147,7 @@ def gradient_exchange() -> Figure:
             column("beside", "Left at best", "%"),
         ],
         caption="A step of one micro-batch; each GPU has all layers of the model. Compute is 6 FLOPs per parameter and token at the dense bf16 peak, without attention's scores; a third of it is the forward pass. "
-        "Links and cards run at the rates that their makers print, without latency, so the times are bounds. At best, weights travel beside the forward pass; gradients, and the weights that ZeRO-3 gathers again, beside the backward pass. "
+        "Links and cards run at the rates that their makers print, without latency, so the times are bounds. At best, weights travel beside the forward pass; gradients, and the weights that ZeRO-3 gathers again, beside the backward pass: all are hidden right of the dotted line. "
         "Memory is not checked: 405 billion parameters do not fit one GPU.",
         height=280,
     )  # fmt: skip

@@ -61,11 +61,11 @@ def test_presets_are_bounds_of_their_runs():
 
 
 MOVED = {  # bytes per parameter: weights in the forward pass, weights and gradients in the backward pass; tokens over P/B that hide both
-    "ZeRO-1 or 2, gradients fp32": (2, 0, 4, 1),
-    "ZeRO-3, gradients bf16": (2, 2, 2, 1),
-    "ZeRO-3, gradients fp32": (2, 2, 4, 1.5),
-    "DDP, gradients bf16": (0, 2, 2, 1),
-    "DDP, gradients fp32": (0, 4, 4, 2),
+    "ZeRO-1 or 2, fp32": (2, 0, 4, 1),
+    "ZeRO-3, bf16": (2, 2, 2, 1),
+    "ZeRO-3, fp32": (2, 2, 4, 1.5),
+    "DDP, bf16": (0, 2, 2, 1),
+    "DDP, fp32": (0, 4, 4, 2),
 }
 
 
