@@ -1,4 +1,8 @@
-"""The figure of data parallelism: how much of a step the exchange of gradients takes, by the tokens of a GPU."""
+"""The figure of data parallelism: how much of a step the exchange of gradients takes, by the tokens of a GPU.
+
+Each tensor hides only behind its own pass: weights behind the forward pass, which needs them; gradients, and weights that are gathered
+again, behind the backward pass. `flopkit.parallel.step` is looser, because a schedule could send gradients beside the next step's forward pass.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +23,13 @@ CLUSTERS = {
     "B300, 100 GB/s": "dgx-b300",
 }
 BYTES = {
-    "gradients fp32, weights bf16": {"reduced": 4, "gathered": 2, "times": 1},
-    "both bf16": {"reduced": 2, "gathered": 2, "times": 1},
-    "both bf16, gathered twice (ZeRO-3)": {"reduced": 2, "gathered": 2, "times": 2},
-    "both fp32": {"reduced": 4, "gathered": 4, "times": 1},
+    "ZeRO-1 or 2, fp32": {"forward": 2, "backward": 0, "reduced": 4},
+    "ZeRO-3, bf16": {"forward": 2, "backward": 2, "reduced": 2},
+    "ZeRO-3, fp32": {"forward": 2, "backward": 2, "reduced": 4},
+    "DDP, bf16": {"forward": 0, "backward": 2, "reduced": 2},
+    "DDP, fp32": {"forward": 0, "backward": 4, "reduced": 4},
 }
+"""Bytes per parameter that are gathered in the forward pass and in the backward pass, and that are reduced, in the backward pass."""
 SIZES = {"1 billion": 1e9, "8 billion": 8e9, "32 billion": 32e9, "70 billion": 70e9, "405 billion": 405e9}
 TOKENS = steps(256, 2**20)
 
@@ -47,21 +53,31 @@ def exchange_of_gradients(
     """Seconds of a step's arithmetic and of its exchange, for a model of which each GPU has all layers."""
     s.inside = minimum(in_node, ranks)
     reduced = over_nodes(params * moved.reduced, ranks, s.inside, where_, reduce_scatter)
-    gathered = over_nodes(params * moved.gathered, ranks, s.inside, where_, all_gather)
-    s.exchange = reduced + moved.times * gathered
+    gathered = over_nodes(params * moved.backward, ranks, s.inside, where_, all_gather)
+    s.ahead = over_nodes(params * moved.forward, ranks, s.inside, where_, all_gather)
+    s.behind = gathered + reduced
+    s.exchange = s.ahead + s.behind
     s.compute = 6 * params * tokens / where_.peak
-    s.ratio = s.exchange / s.compute
     s.share = s.exchange / (s.exchange + s.compute)
-    s.left = maximum(0, 1 - s.compute / s.exchange)
-    s.even = tokens * s.ratio
-    s.bound = where(s.exchange > s.compute, "the exchange", "compute")
+    s.forward = tokens * s.ahead / (s.compute / 3)
+    s.backward = tokens * s.behind / (2 * s.compute / 3)
+    s.hidden = maximum(s.forward, s.backward)
+    s.left = left_of(s.forward / tokens, s.backward / tokens)
+    waits = where(s.backward > tokens, "the backward pass", "nothing")
+    s.late = where(s.forward > tokens, where(s.backward > tokens, "both passes", "the forward pass"), waits)
+
+
+def left_of(forward: Any, backward: Any) -> Any:
+    """Share of the step that is left of the exchange, from exchange over arithmetic in either pass; a third of the FLOPs are the forward pass."""
+    left = maximum(0, forward - 1) / 3 + 2 * maximum(0, backward - 1) / 3
+    return left / (1 + left)
 
 
 def at_tokens(r: Any, *, each: Any, **_: Any) -> None:
     """The shares at another number of tokens: the exchange stays as long."""
-    ratio = r.even / each
+    ratio = (r.forward + 2 * r.backward) / 3 / each
     r.after = ratio / (1 + ratio)
-    r.beside = maximum(0, 1 - 1 / ratio)
+    r.beside = left_of(r.forward / each, r.backward / each)
 
 
 def gradient_exchange() -> Figure:
@@ -73,7 +89,7 @@ def gradient_exchange() -> Figure:
         y = {"title": "share of the step", "scale": alt.Scale(domain=[0, 1], nice=False), "axis": alt.Axis(format="%", tickCount=5)}  # fmt: skip
         named = {
             "after": ("one after the other", theme.BLUE, [1, 0]),
-            "beside": ("at best, beside all compute", theme.ORANGE, [6, 4]),
+            "beside": ("left at best", theme.ORANGE, [6, 4]),
         }
         lines = theme.curves(
             s.rows, named, "taken", {"strokeWidth": 2.5}, x=alt.X("each:Q", **x), y=alt.Y("taken:Q", **y),
@@ -82,14 +98,22 @@ def gradient_exchange() -> Figure:
         dot = s.now("tokens", "share").mark_point(color=theme.BLUE).encode(
             x=alt.X("tokens:Q", **x), y=alt.Y("share:Q", **y), tooltip=[alt.Tooltip("share:Q", title="share", format=".1%")]
         )  # fmt: skip
-        return alt.layer(lines, dot)
+        hidden = (
+            s.now("hidden")
+            .mark_rule(color=theme.MUTED, strokeDash=[2, 3])
+            .encode(
+                x=alt.X("hidden:Q", **x),
+                tooltip=[alt.Tooltip("hidden:Q", title="all hidden from, tokens", format=",.0f")],
+            )
+        )
+        return alt.layer(hidden, lines, dot)
 
-    start = {"params": "8 billion", "ranks": 64, "where_": "H100, 50 GB/s", "moved": "gradients fp32, weights bf16", "tokens": 8192}  # fmt: skip
+    start = {"params": "8 billion", "ranks": 64, "where_": "H100, 50 GB/s", "moved": "ZeRO-1 or 2, fp32", "tokens": 8192}  # fmt: skip
     return Figure(
         name="gradient-exchange",
         title="What the exchange of gradients takes of a step",
         alt="Two falling curves over the tokens per GPU, in a step of one micro-batch: the share of a data-parallel step that its exchange takes, one after the other with compute, and what is left of it at "
-        "best beside compute, which is nothing from {even} on. {params} parameters on {ranks}, {in_node} of them in a node ({where_}; {moved}), {tokens} each: the exchange takes {exchange}, compute at the peak {compute}.",
+        "best, each tensor beside its own pass, which is nothing from {hidden} on, at a dotted line. {params} parameters on {ranks}, {in_node} of them in a node ({where_}; {moved}), {tokens} each: the exchange takes {exchange}, compute at the peak {compute}.",
         model=exchange_of_gradients,
         controls=[
             slider("tokens", "Tokens per GPU", TOKENS, value=8192, unit="tokens"),
@@ -97,32 +121,33 @@ def gradient_exchange() -> Figure:
             slider("ranks", "GPUs", steps(8, 16384), value=64, unit="GPUs"),
             slider("in_node", "Of these, in a node", [1, 2, 4, 8], value=8, unit="GPUs"),
             choice("where_", "GPU and its network", {shown: rates(name) for shown, name in CLUSTERS.items()}, value="H100, 50 GB/s"),
-            choice("moved", "Numbers", BYTES),
+            choice("moved", "Method, gradients in", BYTES),
         ],
         presets={
             "8B, 64 H100": {**start, "in_node": 8},
             "405B, the same tokens": {**start, "params": "405 billion", "in_node": 8},
             "One GPU a node": {**start, "in_node": 1},
             "B300, one GPU a node": {**start, "in_node": 1, "where_": "B300, 100 GB/s"},
-            "Gradients in bf16": {**start, "in_node": 8, "moved": "both bf16"},
-            "The same, ZeRO-3": {**start, "in_node": 8, "moved": "both bf16, gathered twice (ZeRO-3)"},
+            "DDP, fp32 gradients": {**start, "in_node": 8, "moved": "DDP, fp32"},
+            "ZeRO-3, fp32 gradients": {**start, "in_node": 8, "moved": "ZeRO-3, fp32"},
         },
         readouts=[
             readout("exchange", "Exchange", "s"),
             readout("compute", "Compute at the peak", "s"),
             readout("share", "Share, one after the other", "%"),
             readout("left", "Share left at best", "%"),
-            readout("even", "As long as compute at", "tokens"),
-            readout("bound", "Longer"),
+            readout("hidden", "All hidden from", "tokens"),
+            readout("late", "Exchange delays"),
         ],
-        rows=along("each", steps(TOKENS[0], TOKENS[-1], per_octave=2), at_tokens),
+        rows=along("each", steps(TOKENS[0], TOKENS[-1], per_octave=4), at_tokens),
         chart=chart,
         table=[
             column("each", "Tokens per GPU", "tokens"),
             column("after", "One after the other", "%"),
             column("beside", "Left at best", "%"),
         ],
-        caption="A step of one micro-batch; each GPU has all layers of the model. Compute is 6 FLOPs per parameter and token at the dense bf16 peak, without attention's scores. Links and cards run at the rates that their makers print, without latency, so the times are bounds. "
-        "At best means that all compute hides the exchange, as it can with ZeRO-3; gradients alone hide behind the backward pass, two thirds of it. Of several micro-batches only the last one's hides them. Memory is not checked: 405 billion parameters do not fit one GPU.",
+        caption="A step of one micro-batch; each GPU has all layers of the model. Compute is 6 FLOPs per parameter and token at the dense bf16 peak, without attention's scores; a third of it is the forward pass. "
+        "Links and cards run at the rates that their makers print, without latency, so the times are bounds. At best, weights travel beside the forward pass; gradients, and the weights that ZeRO-3 gathers again, beside the backward pass: all are hidden right of the dotted line. "
+        "Memory is not checked: 405 billion parameters do not fit one GPU.",
         height=280,
     )  # fmt: skip

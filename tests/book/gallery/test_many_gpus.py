@@ -1,8 +1,10 @@
 """The figures of chapter 17: an all-reduce against the room of collectives and printed points, the exchange of gradients by hand."""
 
 import random
+import re
 
 import pytest
+from chapters import notebooks
 
 from flopkit import parallel
 from flopkit.book.gallery import all_reduce_time, gradient_exchange
@@ -58,27 +60,60 @@ def test_presets_are_bounds_of_their_runs():
             assert TIMES.at(**{**state, "size": row.bytes, "latency": 0.2e-6})["seconds"] <= row.seconds
 
 
+MOVED = {  # bytes per parameter: weights in the forward pass, weights and gradients in the backward pass; tokens over P/B that hide both
+    "ZeRO-1 or 2, fp32": (2, 0, 4, 1),
+    "ZeRO-3, bf16": (2, 2, 2, 1),
+    "ZeRO-3, fp32": (2, 2, 4, 1.5),
+    "DDP, bf16": (0, 2, 2, 1),
+    "DDP, fp32": (0, 4, 4, 2),
+}
+
+
 @pytest.mark.parametrize("state", list(tried(SHARES, 25)))
 def test_the_exchange_by_hand(state):
-    reduced, gathered = {"g": (4, 2), "b": (2, 2)}[state["moved"][0]]
-    if state["moved"] == "both fp32":
-        reduced, gathered = 4, 4
-    if "twice" in state["moved"]:
-        gathered *= 2
+    """Weights hide only behind the forward pass, a third of the FLOPs; gradients, and weights gathered again, only behind the backward pass."""
+    ahead, *behind, _ = MOVED[state["moved"]]
     link, network, peak = {"A": (300e9, 25e9, 312e12), "H": (450e9, 50e9, 989.4e12), "B": (900e9, 100e9, 2250e12)}[state["where_"][0]]  # fmt: skip
     n, g, P = state["ranks"], state["in_node"], 1e9 * int(state["params"].split()[0])
-    nodes, moved = n // g, P * (reduced + gathered)
-    exchange = max((g - 1) / g * moved / link, (nodes - 1) / nodes * moved / g / network)
+    nodes = n // g
+
+    def seconds(bytes):
+        return max((g - 1) / g * P * bytes / link, (nodes - 1) / nodes * P * bytes / g / network)
+
     compute = 6 * P * state["tokens"] / peak
+    passes = ((seconds(ahead), compute / 3), (sum(map(seconds, behind)), 2 * compute / 3))
+    exchange = sum(sent for sent, _ in passes)
+    left = sum(max(0, sent - beside) for sent, beside in passes)
     found = SHARES.at(**state)
-    assert found["exchange"] == pytest.approx(exchange, rel=1e-6) and found["compute"] == pytest.approx(
-        compute, rel=1e-3
-    )
-    assert found["share"] == pytest.approx(exchange / (exchange + compute), rel=2e-3)
-    assert found["left"] == pytest.approx(max(0, 1 - compute / exchange), abs=2e-3)
-    assert found["even"] == pytest.approx(exchange / compute * state["tokens"], rel=2e-3)
+    close = {"rel": 2e-3, "abs": 1e-4}
+    assert found["exchange"] == pytest.approx(exchange, rel=1e-6)
+    assert found["compute"] == pytest.approx(compute, rel=1e-3)
+    assert found["share"] == pytest.approx(exchange / (exchange + compute), **close)
+    assert found["left"] == pytest.approx(left / (left + compute), **close)
+    assert found["hidden"] == pytest.approx(max(sent / beside for sent, beside in passes) * state["tokens"], **close)
+    late = [sent > beside for sent, beside in passes]
+    said = {(0, 0): "nothing", (1, 0): "the forward pass", (0, 1): "the backward pass", (1, 1): "both passes"}
+    assert found["late"] == said[tuple(late)] or min(abs(sent / beside - 1) for sent, beside in passes) < 2e-3
     rows = {row["each"]: row for row in SHARES.rows(**state)}
     assert rows[state["tokens"]]["after"] == pytest.approx(found["share"]) and rows[state["tokens"]]["beside"] == pytest.approx(found["left"])  # fmt: skip
+    for row in rows.values():
+        assert (row["beside"] == 0) == (row["each"] >= found["hidden"] * (1 - 1e-12))
+
+
+def test_the_tokens_that_hide_the_exchange_are_those_of_the_chapters_table():
+    """Of k nodes, (k − 1)/k times what the table of thresholds says of very many."""
+    book = next(book for book in notebooks() if book.name == "17_many_gpus")
+    rows = re.findall(r"^\| ([^|]+?) \| ([\d+ ]+) \| ([\d+ ]+) \| ([\d.]* ?)P/B \|$", book.prose, re.MULTILINE)
+    printed = {
+        name: (sum(map(int, ahead.split("+"))), sum(map(int, behind.split("+"))), float(times or 1))
+        for name, ahead, behind, times in rows
+    }
+    assert printed == {name: (ahead, sum(behind), times) for name, (ahead, *behind, times) in MOVED.items()}
+    assert set(SHARES.controls["moved"].options) == set(printed)
+    for name, (*_, times) in printed.items():
+        for in_node, nodes in ((1, 64), (8, 8), (2, 4096)):
+            found = SHARES.at(moved=name, in_node=in_node, ranks=in_node * nodes)["hidden"]
+            assert found == pytest.approx(times * (nodes - 1) / nodes * 989.4e12 / (in_node * 50e9), rel=2e-3), name
 
 
 def test_the_share_has_no_model_size_in_it():
