@@ -17,7 +17,7 @@ __all__ = ["LEVELS", "seen_calls", "seen_parts", "tower"]
 LEVELS = (
     ("modules", "a hook on each layer", "thop, torchinfo; in part ptflops,", "ultralytics-thop, calflops", "matmuls written in forward()"),
     ("functions", "replaced or intercepted", "in part ptflops, ultralytics-thop,", "calflops, flopkit", "all other functions"),
-    ("trace", "operators, read after a run", "fvcore", "", "operators without a rule"),
+    ("trace", "operators, read after a run", "fvcore", "", "operators without a formula"),
     ("dispatcher", "operators, as they run", "torch's FlopCounterMode,", "torch.profiler, flopkit", "operators without a formula"),
     ("kernels", "what the device executes", "hardware counters", "(Nsight Compute)", "layers, unless you mark them"),
 )  # fmt: skip
@@ -80,10 +80,10 @@ CALLS = (
 )
 COUNTERS = {
     "thop": ("hook", "not seen"),
-    "ptflops": ("hook", "no rule"),
-    "fvcore": ("trace", "no rule"),
-    "torch": ("dispatcher", "no rule"),
-}  # how each watches, and what is missing where it counts zero. ptflops' hooks have a rule for nn.MultiheadAttention, thop's have none
+    "ptflops": ("hook", "unknown"),
+    "fvcore": ("trace", "unknown"),
+    "torch": ("dispatcher", "unknown"),
+}  # how each watches, and what is missing where it counts zero. ptflops' hooks have a formula for nn.MultiheadAttention, thop's have none
 
 
 def seen_calls(tokens: int = 197, width: int = 768, hidden: int = 3072) -> Drawing:

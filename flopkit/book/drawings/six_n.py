@@ -36,7 +36,7 @@ def two_errors(model: str = "llama-3-8b", tokens: Sequence[int] = (1024, 2048, 8
     Examples
     --------
     >>> two_errors().title
-    'The look-up makes 6N too high, the scores make it too low: Llama-3-8B, untied and tied'
+    'The look-up makes 6N too high, scores and values make it too low: Llama-3-8B, untied and tied'
     """
     found = load(model)
     if found.tied or len(found.blocks) != 1 or not 1 <= len(tokens) <= 5:
@@ -53,7 +53,7 @@ def two_errors(model: str = "llama-3-8b", tokens: Sequence[int] = (1024, 2048, 8
     )  # fmt: skip
     return Drawing(
         "two-errors",
-        f"The look-up makes 6N too high, the scores make it too low: {model_title(model)}, untied and tied",
+        f"The look-up makes 6N too high, scores and values make it too low: {model_title(model)}, untied and tied",
         f"Bars to the left are the scores and values that 6N misses, bars to the right the look-up that it counts, as shares of EXACT for a training token. {said}.",
         [_sheet(title, tokens, rows, scale) for title, rows in errors.items()],
     )
@@ -77,7 +77,7 @@ def _sheet(title: str, tokens: Sequence[int], rows: Sequence[tuple[float, float,
     canvas.text(0, 10, title.capitalize(), anchor="start", bold=True)
     looked_up = any(added for _, added, _ in rows)
     canvas.text(0, 36, "tokens", anchor="start", colour=MUTED)
-    canvas.text(ZERO - 6, 36, "misses scores", anchor="end", colour=PURPLE)
+    canvas.text(ZERO - 6, 36, "misses scores and values", anchor="end", colour=PURPLE)
     if looked_up:
         canvas.text(ZERO + 4, 36, "look-up", anchor="start", colour=ORANGE)
     canvas.text(358, 36, "6N is off", anchor="end", colour=MUTED)

@@ -229,8 +229,8 @@ def backward_stack() -> Figure:
             "Head only": {**nothing, "head": "trained"},
         },
         readouts=[
-            readout("ratio", "Backward / forward, model", "×"),
-            readout("executed", "Backward / forward, executed", "×"),
+            readout("ratio", "Backward / forward, model FLOPs", "×"),
+            readout("executed", "Backward / forward, executed FLOPs", "×"),
             readout("whole_forward", "Forward, one sequence", "FLOPs"),
             readout("step", "Whole step, executed", "FLOPs"),
             readout("of_full", "Model FLOPs, of full training", "%"),
