@@ -336,28 +336,6 @@ def test_fused_chain_by_hand():
     assert "12 bytes" in drawing.marks("apart")[0].text and "4 bytes" in drawing.marks("fused")[0].text
 
 
-def test_tile_on_chip_by_hand():
-    """128 × 128 scores in fp32: 65,536 bytes, as many for the output; a block of 128 tokens of 128 elements in bf16: 32,768. 64K registers of 4 bytes."""
-    drawing = drawings.tile_on_chip()
-    told = [mark.text for mark in drawing.marks("parts")]
-    assert told == [
-        "scores 65.54 kB; output O 65.54 kB; m, ℓ 1.024 kB",
-        "Q 32.77 kB; K 32.77 kB; V 32.77 kB",
-        "K and V of one head 2.097 MB",
-    ]
-    [scores], [registers] = drawing.marks("scores 0"), drawing.marks("level 0")
-    assert scores.w / registers.w == pytest.approx(65536 / 262144)
-    operands = [drawing.marks(f"{name} 1")[0] for name in "QKV"]
-    assert sum(mark.w for mark in operands) / drawing.marks("level 1")[0].w == pytest.approx(98304 / 233472)
-    assert all(one.x + one.w == pytest.approx(other.x) for one, other in itertools.pairwise(operands))
-    assert f"{132096 / 262144:.1%}".replace("%", " %") in drawing.title
-    assert "32 blocks" in drawing.marks("blocks")[0].text  # 4,096 / 128
-    with pytest.raises(ValueError, match=r"queries=256.*264.2 kB in 262.1 kB"):
-        drawings.tile_on_chip(queries=256)
-    with pytest.raises(ValueError, match="keys=0"):
-        drawings.tile_on_chip(keys=0)
-
-
 def test_score_transfers_are_those_of_the_formulas():
     """Eleven tensors of the scores' size: the T² term of the bytes of separate kernels. What a kernel reads, one before it wrote, once."""
     drawing = drawings.score_transfers()

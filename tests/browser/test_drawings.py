@@ -43,8 +43,6 @@ EXTREMES = [
     drawings.kept_over_time(4, "full"),
     drawings.causal_tiles(length=2**20, tile=2**16),
     drawings.causal_tiles(length=2, tile=1),
-    drawings.tile_on_chip(queries=64, keys=64, head_dim=32, tokens=128),
-    drawings.tile_on_chip(queries=128, keys=176, head_dim=128, tokens=65536),
     drawings.tile_walk(queries=256, keys=256, tokens=4096),
     drawings.tile_walk(queries=2, keys=1, tokens=6),
     drawings.attention_layer("llama-3-70b", tokens=2**20),
