@@ -29,7 +29,7 @@ LINKED = {
     "14_inverted_bottleneck": "utilisation, depthwise convolutions, meta",
     "10_experts": "mixture of experts, gated MLP, EXACT, fp8, Decoding, model FLOPs, TORCH",
     "calculator": "MFU, model FLOPs, EXACT, HFU, TORCH",
-    "15_fusion": "fuse, attention core, memory-bound, ridge point, model FLOPs, meta, mixture of experts, EXACT",
+    "15_fusion": "fuse, attention core, memory-bound, ridge point, model FLOPs, meta, EXACT",
     "16_decode": "batches, arithmetic intensity, ridge point, KV cache, prefill, decode, grouped-query attention, latent attention, sliding window, mixture of experts, meta, EXACT, TORCH, MFU, MBU",
     "17_many_gpus": "ranks, collective, all-reduce, Data parallelism, EXACT, reduce-scatter, all-gather, bus bandwidth, ZeRO",
     "18_splitting": "Tensor parallelism, pipeline, micro-batches, bubble, Expert parallelism, Context parallelism",

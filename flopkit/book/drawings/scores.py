@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from flopkit.book.drawings.canvas import WIDTH, Canvas
 from flopkit.book.drawings.drawing import Drawing
-from flopkit.book.drawings.flash import REGISTERS
 from flopkit.book.drawings.sizes import whole
 from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE, PAPER
 from flopkit.dtypes import nbytes
 from flopkit.units import count, si
 
 __all__ = ["score_transfers", "tile_walk"]
+
+REGISTERS = 2**16 * 4
+"""Bytes of the registers of an H100's multiprocessor: 64K of 32 bits."""
 
 # A kernel, what it is called in words, and the tensors as large as the scores that it reads and writes.
 _FORWARD = (

@@ -291,11 +291,9 @@ def decode_throughput() -> Figure:
             column("in_order", "Step, in order", "s"),
             column("bound", "Bound"),
         ],
-        caption="Upper bounds on tokens/s of dense models: each step takes the longer of its arithmetic and its reading of weights and cache, shared evenly by the devices, with no time for "
-        "communication between them. That supposes that attention reads for some users while the dense layers compute for others; dashed: layers in order, "
-        "where dense layers, experts and attention wait for each other, and each takes its own longer time. Weights stored in fewer bits than the arithmetic's format are expanded on the chip. Of a mixture of experts, the most "
-        "experts that the batch can choose are read: a batch that chooses fewer can be faster, so those curves are estimates. Llama 2 13B is made for 4,096 tokens. "
-        f"Megatron 1T is drawn without its table of learned positions, which ends at {load('megatron-1t').positions:,} tokens. "
-        f"The ceiling is the limit of a large batch. Rates below 0.1 tokens/s are drawn at 0.1. {peaks_note(HARDWARE)}",
+        caption="Upper bounds: the devices share the work evenly and communicate in no time, and attention reads for some users while the dense layers compute for others. "
+        "Dashed: dense layers, experts and attention wait for each other. Of a mixture of experts, the most experts that the batch can choose are read, so "
+        f"those curves are estimates. Llama 2 13B is made for 4,096 tokens, Megatron 1T for {load('megatron-1t').positions:,}. "
+        f"Rates below 0.1 tokens/s are drawn at 0.1. {peaks_note(HARDWARE)}",
         height=320,
     )
