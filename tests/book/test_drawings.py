@@ -671,7 +671,7 @@ def test_attention_layer_by_hand():
     flops = {"q_proj": wide, "k_proj": keys, "v_proj": keys, "o_proj": wide, "Q · Kᵀ": core, "S · V": core}
     for name, count in flops.items():
         assert drawing.marks(name)[0].text.endswith(f" {float(f'{count / 1e9:.4g}'):g} GFLOPs")
-    assert f"take {100 * 2 * core / sum(flops.values()):.1f} % of" in drawing.title
+    assert f"takes {100 * 2 * core / sum(flops.values()):.1f} % of" in drawing.title
     keys = "8 × T × 128"
     shapes = {"queries": "32 × T × 128", "keys": keys, "values": keys, "tokens": "T × 4,096", "output": "T × 4,096"}
     assert all(drawing.marks(name)[0].text == f"{name} {shape}" for name, shape in shapes.items())

@@ -113,7 +113,7 @@ def _sheet(form: str, heads: int, q: int, kv: int, key: int, latent: int, rope: 
     canvas = Canvas(418)
     canvas.text(6, 10, form, anchor="start", bold=True, size=14)
     canvas.box(6, 30, 168, 56, "queries", f"{heads} × {count(q)} × {key}", name="queries", colour=BLUE, bold=True)
-    canvas.box(186, 30, 168, 56, "cache", f"latents {count(kv)} × {latent}", f"rope key {count(kv)} × {rope}",
+    canvas.box(186, 30, 168, 56, "cache", f"latents {count(kv)} × {latent}", f"rotary key {count(kv)} × {rope}",
                name="cache", colour=GREEN, fill=0.3, bold=True)  # fmt: skip
     return canvas
 

@@ -33,7 +33,7 @@ def attention_layer(model: str = "llama-3-8b", tokens: int = 4096) -> Drawing:
     Examples
     --------
     >>> attention_layer("llama-3-8b", tokens=8192).title
-    'At 8,192 tokens scores and values take 44.4 % of the FLOPs of this attention layer'
+    'At 8,192 tokens the core takes 44.4 % of the FLOPs of this attention layer'
     """
     net: Any = load(model)
     mixer: Any = net.blocks[0][0].mixer
@@ -84,7 +84,7 @@ def attention_layer(model: str = "llama-3-8b", tokens: int = 4096) -> Drawing:
     canvas.text(6, 556, f"FLOPs at T = {count(tokens)}, visible pairs only", anchor="start", colour=MUTED)
     return Drawing(
         "attention-layer",
-        f"At {count(tokens, 'tokens')} scores and values take {percent(core)} of the FLOPs of this attention layer",
+        f"At {count(tokens, 'tokens')} the core takes {percent(core)} of the FLOPs of this attention layer",
         f"In {model_title(net.name)}, T tokens of {net.d_model} elements become {mixer.heads} heads of queries and {mixer.kv_heads} of keys and of values, {mixer.head_dim} elements each. "
         f"Queries times keys make {mixer.heads} score matrices of T by T, {si(half, 'FLOPs')} at T = {count(tokens)} with the visible pairs counted; scores times values "
         f"take as much. The output projection brings the heads back to {net.d_model}. The four projections take {si(projections, 'FLOPs')}.",

@@ -118,11 +118,11 @@ def layer_timeline(model: str = "llama-3-8b", tokens: int = 8192, device: str = 
     x, scale = LEFT, WIDE / total
     for part, least in bounds:
         computing, moving = part.flops / gpu.peak("bf16"), part.bytes / gpu.bandwidth
-        colour = GREEN if part.flops else ORANGE
+        colour = ORANGE if part.flops else BLUE
         if part.flops:
             words = part.name.removesuffix("_proj")
             fits = computing * scale > 7 * len(words)
-            canvas.box(x, 38, computing * scale, 30, *[words] * fits, name=part.name, colour=GREEN, fill=0.35, edge=0.6, round=0)  # fmt: skip
+            canvas.box(x, 38, computing * scale, 30, *[words] * fits, name=part.name, colour=ORANGE, fill=0.35, edge=0.6, round=0)  # fmt: skip
             if part.name == "attention" and not fits:
                 _named(canvas, x + computing * scale / 2, 28, words)
         if part is widest:
@@ -130,9 +130,9 @@ def layer_timeline(model: str = "llama-3-8b", tokens: int = 8192, device: str = 
         canvas.box(x, 72, moving * scale, 30, name=f"bytes of {part.name}", colour=colour, fill=0.35 if part.flops else 0.8, edge=0.6, round=0)  # fmt: skip
         x += least * scale
     canvas.text(LEFT + WIDE, 10, f"together {seconds(total, 3)}", anchor="end", name="total")
-    canvas.box(LEFT, 150, 12, 12, colour=GREEN, fill=0.35, edge=0.6)
+    canvas.box(LEFT, 150, 12, 12, colour=ORANGE, fill=0.35, edge=0.6)
     canvas.text(LEFT + 17, 156, "matmuls and attention", anchor="start")
-    canvas.box(190, 150, 12, 12, colour=ORANGE, fill=0.8, edge=0.6)
+    canvas.box(190, 150, 12, 12, colour=BLUE, fill=0.8, edge=0.6)
     canvas.text(207, 156, "small operators", anchor="start")
     shares = f"{percent(of_bytes, 2)} of the bytes, {percent(of_time, 2)} of the time"
     return Drawing(

@@ -212,8 +212,7 @@ def attention_pairs() -> Figure:
             column("flash", "Bytes, at least", "B"),
             column("intensity", "Intensity, at most", "FLOP/B"),
         ],
-        caption="One layer, one sequence, bf16; pairs are those of one head. The drawing is to scale, but a single query is drawn "
-        "thick enough to see. A multiply-add is two FLOPs. The pairs that count are those of EXACT; torch's count is TORCH. Bytes are "
-        "the least that must move. A real kernel reads keys and values more than once if they do not fit in the chip's cache. “Keys and values per token” are those that the core reads; if they are expanded from latents, the KV cache holds only the latents.",
+        caption="One layer, one sequence, bf16; pairs are those of one head. The pairs that count are those of EXACT; torch's count is TORCH. Bytes are "
+        "the least that must move. “Keys and values per token” are those that the core reads; if they are expanded from latents, the KV cache holds only the latents.",
         refused="uneven",
     )

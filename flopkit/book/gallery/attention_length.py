@@ -171,11 +171,8 @@ def attention_crossing() -> Figure:
             column("rest", "Projections and MLP", "FLOPs"),
             column("share", "Core's share", "%"),
         ],
-        caption="Forward FLOPs of one layer per token, on average over the sequence; a multiply-add is two FLOPs. “Visible pairs” "
-        "is EXACT; “all pairs” is TORCH, which ignores masks and windows. Training triples the model FLOPs of all three curves; a flash "
-        "kernel also recomputes the scores, so its core does 3.5 times the FLOPs of its forward pass. The output head, "
-        "norms, softmax and DeepSeek-V3's router are left out; its nine active experts are as wide as one MLP of 18,432. Without a "
-        "window, a decode step costs what the dashed curve says, because its one query sees every key. (Latents are expanded here; "
-        "DeepSeek's own decode absorbs.)",
+        caption="Forward FLOPs of one layer per token, on average over the sequence. “Visible pairs” "
+        "is EXACT; “all pairs” is TORCH, which ignores masks and windows. The output head, "
+        "norms, softmax and DeepSeek-V3's router are left out; its nine active experts are as wide as one MLP of 18,432, and its latents are expanded.",
         refused="uneven",
     )

@@ -235,7 +235,6 @@ def cnn_anatomy() -> Figure:
         "is the sum over its operators, a bound and not a measurement. If fused, a batch norm goes into the weights before it, an activation "
         "into the GPU kernel before it, and a residual sum only makes that GPU kernel read one more map. Depthwise convolutions "
         "run on the lanes, at the fp32 peak. “Convolution” is any full one with a kernel larger than 1 × 1. “Other” is residual "
-        "sums, pooling and squeeze-and-excite's scaling (one factor per channel). Batch, device and fusion do not change the FLOPs. "
-        + source_note(DEVICES),
+        "sums, pooling and squeeze-and-excite's scaling (one factor per channel). " + source_note(DEVICES),
         height=380,
     )

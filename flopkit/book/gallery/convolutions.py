@@ -163,8 +163,7 @@ def convolution_cost() -> Figure:
         ],
         caption="The layer takes at least the longer of its memory time and its compute time. A depthwise layer computes on the lanes (dashed line), "
         "any other layer on the tensor cores (solid line), which is optimistic where each output reads few channels. Without tensor cores, the lanes run every layer, and only the dashed line is drawn. "
-        "There are as many channels out as in, and their number is a multiple of 16, so that every share is a whole number. With a small map "
-        "and batch, most bytes are weights, and the green line rises, too. " + source_note(DEVICES),
+        "With a small map and batch, most bytes are weights, and the green line rises, too. " + source_note(DEVICES),
     )
 
 

@@ -158,7 +158,7 @@ def fused_kernels() -> Figure:
             switch("shared", "gate, up in one matmul", idle="in_one"),
         ],
         presets={
-            "FlashAttention": {**apart, "flash": True},
+            "Only attention fused": {**apart, "flash": True},
             "Nothing fused": apart,
             "A fusing compiler": {**apart, "flash": True, "sums": "with the norm after"},
             "Everything": {

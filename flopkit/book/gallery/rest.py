@@ -215,7 +215,7 @@ def layer_shares() -> Figure:
             column("bar", "Share of"),
             *(column(kind, label[0].upper() + label[1:], "%") for kind, label in KINDS.items()),
         ],
-        caption="One sequence, forward pass, in bf16; shares above 8 % stand in the bars. A norm in separate steps moves fp32. The last two settings of the kernels add to those before: each residual sum with the norm after it in one kernel; then SwiGLU and the rotary turn inside the kernels of the matmuls. Matrix and vector FLOPs together, under EXACT. "
+        caption="One sequence, forward pass, in bf16; shares above 8 % stand in the bars. A norm in separate steps moves fp32. The last two settings of the kernels add to those before: each residual sum with the norm after it in one kernel; then SwiGLU and the rotary turn inside the kernels of the matmuls. "
         "Every kernel reads its tensors from memory and writes its results there, and finds nothing in a cache. The least time is the sum over "
         "kernels; it leaves out their start, microseconds each, and the time of vector FLOPs, which is long for the softmax inside a flash kernel. "
         + peaks_note(DEVICES),
