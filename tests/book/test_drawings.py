@@ -388,6 +388,19 @@ def test_tile_walk_refuses_what_it_cannot_draw(sizes):
         drawings.tile_walk(queries=256, keys=512, tokens=4096)
 
 
+def test_chosen_experts_by_hand():
+    """8 of the 256 squares are filled, each on the grid and once; the shared expert is reached without the router."""
+    drawing = drawings.chosen_experts()
+    [canvas] = drawing.canvases
+    [grid], [shared] = canvas.named("experts"), canvas.named("shared")
+    chosen = canvas.named("chosen")
+    assert len({(mark.x, mark.y) for mark in chosen}) == 8 and all(inside(mark, grid) for mark in chosen)
+    assert grid.w * grid.h == 256 * chosen[0].w * chosen[0].h
+    past = canvas.named("past the router")[-1]
+    assert past.y == shared.y + shared.h / 2 and past.x + past.w <= shared.x
+    assert len(drawings.chosen_experts(experts=64, top_k=6).canvases[0].named("chosen")) == 6
+
+
 def test_routed_tokens_by_hand():
     """6 tokens choose 2 of 4 experts. Balanced: 3 each. Skewed: all choose the first, 2 each of the others. Room for 4 each."""
     drawing = drawings.routed_tokens(capacity=1.25)
@@ -441,6 +454,7 @@ def test_dot_product_is_a_chain(k, drawn):
         (lambda: drawings.dot_product(True), r"dot_product\(k=True\)"),
         (lambda: drawings.bytes_and_flops(tokens=(1,)), "give two to five"),
         (lambda: drawings.layer_tensors("gpt2"), "RMS norms, rotary positions and SwiGLU"),
+        (lambda: drawings.chosen_experts(experts=40), "give a multiple of 16"),
         (lambda: drawings.routed_tokens(tokens=7), "must be a multiple of experts"),
         (lambda: drawings.routed_tokens(capacity=3), "give a whole number from 1 to 8"),
         (lambda: drawings.bytes_and_flops(device="t4"), "no peak for bf16"),

@@ -65,7 +65,7 @@ def test_a_page_is_light(path):
 # The largest share of a picture that may be inked: lines and labels, but for figures whose areas or bars fill the frame.
 LINES = 0.25
 FILLED = {
-    "attention-pairs": 0.6, "backward-stack": 0.4, "cnn-anatomy": 0.65, "expert-loads": 0.6, "recompute-policies": 0.6, "model-parts": 0.4,
+    "attention-pairs": 0.6, "backward-stack": 0.4, "cnn-anatomy": 0.65, "recompute-policies": 0.6, "model-parts": 0.4,
     "layer-shares": 0.65,
     "calculator-fit": 0.35, "calculator-layout": 0.4, "calculator-utilisation": 0.35, "conventions-compared": 0.35, "utilisation-ceilings": 0.6,
 }  # fmt: skip

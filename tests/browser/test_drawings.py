@@ -49,6 +49,7 @@ EXTREMES = [
     drawings.mla(q=4096, kv=4096),
     drawings.layer_tensors("llama-3.1-405b", tokens=2**20),
     drawings.layer_tensors("llama-3-8b", tokens=1),
+    drawings.chosen_experts(experts=128, top_k=16),
     drawings.routed_tokens(tokens=6, experts=3, capacity=2),
     drawings.routed_tokens(tokens=5, experts=5, capacity=0.5),
     drawings.prefill_and_decode(prompt=8, steps=4),

@@ -9,7 +9,7 @@ from flopkit.book.drawings.convolutions import transposed, window, wiring
 from flopkit.book.drawings.counters import seen_calls, seen_parts, tower
 from flopkit.book.drawings.drawing import Drawing
 from flopkit.book.drawings.engines import decode_parts
-from flopkit.book.drawings.experts import routed_tokens
+from flopkit.book.drawings.experts import chosen_experts, routed_tokens
 from flopkit.book.drawings.flash import fused_chain
 from flopkit.book.drawings.floors import launch_floor, many_roofs
 from flopkit.book.drawings.fusion import layer_tensors, norm_steps
@@ -41,6 +41,7 @@ __all__ = [
     "bottlenecks",
     "bytes_and_flops",
     "causal_tiles",
+    "chosen_experts",
     "decode_bytes",
     "decode_parts",
     "denominators",

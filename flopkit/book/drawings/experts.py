@@ -1,6 +1,8 @@
-"""Routing: which tokens go to which experts, when their load is balanced and when it is not."""
+"""Routing: through which experts one token passes, and which tokens go to which experts, when their load is balanced and when it is not."""
 
 from __future__ import annotations
+
+import random
 
 from flopkit.arithmetic import ceil_div
 from flopkit.book.drawings.canvas import Canvas
@@ -10,9 +12,61 @@ from flopkit.charts.theme import AMBER, BLUE, MUTED, ORANGE
 from flopkit.layers.experts import expert_load
 from flopkit.units import format_value
 
-__all__ = ["routed_tokens"]
+__all__ = ["chosen_experts", "routed_tokens"]
 
 CELL = 18
+
+
+def chosen_experts(experts: int = 256, top_k: int = 8) -> Drawing:
+    """One token in a layer of experts: the router scores all of them, and the token passes through the best and a shared one.
+
+    Parameters
+    ----------
+    experts : int, optional
+        Experts to choose from, a multiple of 16 up to 256.
+    top_k : int, optional
+        How many of them the token passes through, 1 to 16.
+
+    Examples
+    --------
+    >>> chosen_experts().title
+    'A token passes through 8 of 256 experts, but memory holds them all'
+    """
+    whole("chosen_experts", "experts", experts, 16, 256)
+    whole("chosen_experts", "top_k", top_k, 1, 16)
+    if experts % 16:
+        raise ValueError(f"chosen_experts(experts={experts}): give a multiple of 16, for rows of 16 experts")
+    cell, left, top, rows = 9, 160, 26, experts // 16
+    bottom = top + rows * cell
+    middle = (top + bottom) / 2
+    canvas = Canvas(bottom + 78)
+    canvas.text(left + 8 * cell, 10, f"{experts} experts in memory", bold=True)
+    canvas.grid(left, top, rows, 16, cell, name="experts")
+    chosen = random.Random(4).sample(range(experts), top_k)
+    for i in chosen:
+        x, y = left + i % 16 * cell, top + i // 16 * cell
+        canvas.box(x, y, cell, cell, name="chosen", colour=ORANGE, fill=0.9, edge=0, round=0)
+    canvas.text(left + 8 * cell, bottom + 14, f"the {top_k} with the best scores", colour=MUTED)
+    canvas.box(4, middle - 13, 50, 26, "token", name="token", colour=BLUE, fill=0.3)
+    canvas.arrow(54, middle, 82, middle, name="to the router")
+    canvas.box(82, middle - 13, 50, 26, "router", name="router", colour=MUTED, fill=0.2)
+    canvas.arrow(132, middle, left - 2, middle, name="to the experts")
+    low = bottom + 48
+    canvas.line(29, middle + 13, 29, low, name="past the router")
+    canvas.arrow(29, low, left - 2, low, name="past the router")
+    canvas.box(left, low - 13, 16 * cell, 26, "shared expert", name="shared", colour=ORANGE, fill=0.9)
+    right = left + 16 * cell
+    canvas.arrow(right + 2, middle, 330, middle, name="to the sum")
+    canvas.line(right, low, 342, low, name="to the sum")
+    canvas.arrow(342, low, 342, middle + 13, name="to the sum")
+    canvas.box(330, middle - 12, 24, 24, "+", name="sum", colour=BLUE, fill=0.3, size=15)
+    return Drawing(
+        "chosen-experts",
+        f"A token passes through {top_k} of {experts} experts, but memory holds them all",
+        f"A token goes to the router, which scores {experts} experts, drawn as squares; {top_k} of them are filled. The token also goes past the "
+        "router to a shared expert. The results of the filled ones and of the shared one are summed.",
+        [canvas],
+    )
 
 
 def routed_tokens(tokens: int = 6, experts: int = 4, capacity: float | None = None) -> Drawing:

@@ -14,7 +14,6 @@ from flopkit.book.gallery.convolutions import convolution_cost
 from flopkit.book.gallery.counters import eight_tools
 from flopkit.book.gallery.data_parallel import gradient_exchange
 from flopkit.book.gallery.dense import dense_roofline
-from flopkit.book.gallery.experts import expert_loads
 from flopkit.book.gallery.flash import eager_and_flash
 from flopkit.book.gallery.fusing import fused_kernels
 from flopkit.book.gallery.layouts import layouts
@@ -50,7 +49,6 @@ __all__ = [
     "dense_roofline",
     "eager_and_flash",
     "eight_tools",
-    "expert_loads",
     "from_peak_to_bill",
     "fused_kernels",
     "gradient_exchange",

@@ -103,7 +103,7 @@ def rate_and_clock() -> Figure:
             scale=alt.Scale(domain=[each * 1e18 / PER_MHZ / _typical() for each in ends], nice=False),
             axis=alt.Axis(
                 orient="right", title=None, grid=False, labelExpr="format(datum.value / 1e6, ',d')",
-                values=[mhz * 1e6 for mhz in (1125, 1290, 1470, 1620, 1770, 1980)],
+                values=[mhz * 1e6 for mhz in (1200, 1400, 1600, 1800, 2000)],
             ),
         )  # fmt: skip
         tips = [
@@ -114,7 +114,7 @@ def rate_and_clock() -> Figure:
         ]
         window = (
             s.now("begins", "behind", "error")
-            .mark_rect(color=theme.GREEN, opacity=0.22)
+            .mark_rect(color=theme.GREEN, fillOpacity=0.22, stroke=theme.GREEN, strokeWidth=1.5)
             .encode(
                 x=alt.X("begins:Q", **along_time),
                 x2="behind:Q",
