@@ -73,6 +73,21 @@ FAMILIES: Mapping[str, Family] = {
     "mistral": Family(("mistralai",)),
     "mixtral": Family(("mistralai",)),
     "stablelm": Family(("stabilityai",)),
+    "ministral": Family(("mistralai",)),
+    "qwq": Family(("Qwen",)),
+    "qwen1.5": Family(("Qwen",), ("chat",)),
+    "seed-oss": Family(("ByteDance-Seed",), ("base", "instruct")),
+    "apertus": Family(("swiss-ai",), ("2509", "instruct-2509")),
+    "jamba": Family(("ai21labs",)),
+    "dbrx": Family(("databricks",), ("base", "instruct")),
+    "hunyuan": Family(("tencent",), ("instruct", "pretrain")),
+    "mimo": Family(("XiaomiMiMo",)),
+    "minicpm": Family(("openbmb",)),
+    "falcon3": Family(("tiiuae",), ("base", "instruct")),
+    "siglip": Family(("google",)),
+    "dinov3": Family(("facebook",), ("pretrain-lvd1689m",)),
+    "gte": Family(("thenlper", "Alibaba-NLP")),
+    "e5": Family(("intfloat",)),
 }
 """By how the names begin; the longest beginning counts."""
 
@@ -99,6 +114,20 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "bloom-176b": ("bloom",),
     "deepseek-v3": ("DeepSeek-V3-0324",),
     "deepseek-r1": ("DeepSeek-R1-0528",),
+    "mistral-7b-v0.3": ("Mistral-7B-Instruct-v0.3",),
+    "mistral-large-2": ("Mistral-Large-Instruct-2407", "Mistral-Large-Instruct-2411", "mistral-large-2-123b"),
+    "ministral-3-8b": ("Ministral-3-8B-Base-2512", "Ministral-3-8B-Instruct-2512"),
+    "qwen3-coder-480b-a35b": ("qwen3-coder-480b",),
+    "qwen3-next-80b-a3b": ("qwen3-next", "qwen3-next-80b"),
+    "kimi-linear-48b-a3b": ("kimi-linear", "kimi-linear-48b"),
+    "dbrx": ("dbrx-132b",),
+    "olmoe-1b-7b": ("OLMoE-1B-7B-0924", "OLMoE-1B-7B-0924-Instruct", "OLMoE-1B-7B-0125", "OLMoE-1B-7B-0125-Instruct"),
+    "olmo-3-32b": ("Olmo-3-1125-32B", "Olmo-3-32B-Think"),
+    "nemotron-nano-9b-v2": ("NVIDIA-Nemotron-Nano-9B-v2",),
+    "nemotron-nano-12b-v2": ("NVIDIA-Nemotron-Nano-12B-v2",),
+    "nemotron-h-8b": ("Nemotron-H-8B-Base-8K",),
+    "gte-qwen2-7b": ("gte-Qwen2-7B-instruct",),
+    "e5-mistral-7b": ("e5-mistral-7b-instruct",),
 }
 """Other names than those that the endings make."""
 
