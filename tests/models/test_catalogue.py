@@ -401,7 +401,7 @@ STRANGERS = {
     "somebody/Llama-3-8B": "did you mean llama-3-8b",  # another's may be another model
     "mistralai/Mistral-7B-Instruct-v0.2": "did you mean mistral-7b",  # without the window of the first
     "Qwen/Qwen3-8B-Base": "did you mean qwen3-8b",
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": "did you mean deepseek-r1, ",
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": "did you mean deepseek-r1-distill-llama-",
     "zai-org/GLM-4.6V": "did you mean glm-4.6",
     "facebook/opt-1.3b": "did you mean opt-",  # spelled as opt-13b would be
     "llama-3-8b-tuned": "did you mean llama-3-8b",
@@ -461,7 +461,7 @@ def of_text(model):
     """Parameters without the parts for pictures and sound, where there are such."""
     known = dict(model.named_parameters())
     if (
-        not hasattr(model.config, "text_config") or model.config.model_type == "clip"
+        not hasattr(model.config, "text_config") or model.config.model_type in ("clip", "siglip")
     ):  # of which both towers are counted
         return sum(each.numel() for each in known.values())
     return sum(each.numel() for name, each in known.items() if not any(part in name for part in BESIDE_TEXT))
