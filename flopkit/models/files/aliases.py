@@ -88,6 +88,7 @@ FAMILIES: Mapping[str, Family] = {
     "dinov3": Family(("facebook",), ("pretrain-lvd1689m",)),
     "gte": Family(("thenlper", "Alibaba-NLP")),
     "e5": Family(("intfloat",)),
+    "solar": Family(("upstage",)),
 }
 """By how the names begin; the longest beginning counts."""
 
@@ -121,6 +122,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "qwen3-next-80b-a3b": ("qwen3-next", "qwen3-next-80b"),
     "kimi-linear-48b-a3b": ("kimi-linear", "kimi-linear-48b"),
     "dbrx": ("dbrx-132b",),
+    "jamba-1.5-mini": ("AI21-Jamba-1.5-Mini",),
+    "solar-10.7b": ("SOLAR-10.7B-v1.0", "SOLAR-10.7B-Instruct-v1.0"),
     "olmoe-1b-7b": ("OLMoE-1B-7B-0924", "OLMoE-1B-7B-0924-Instruct", "OLMoE-1B-7B-0125", "OLMoE-1B-7B-0125-Instruct"),
     "olmo-3-32b": ("Olmo-3-1125-32B", "Olmo-3-32B-Think"),
     "nemotron-nano-9b-v2": ("NVIDIA-Nemotron-Nano-9B-v2",),
