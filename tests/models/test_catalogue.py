@@ -236,7 +236,6 @@ PRINTED = [
     ("gemma-3n-e2b", "params", 4_435_182_688, 0, BUILT),
     ("dinov3-vit7b16", "params", 6_716_035_072, 0, BUILT),
     ("dinov3-vith16plus", "params", 840_592_640, 0, BUILT),
-    ("gte-qwen2-7b", "params", 7_612_620_288, 0, BUILT),
 ]
 # Those that another reading gives.
 PRINTED_OTHERWISE = [

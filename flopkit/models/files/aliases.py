@@ -86,7 +86,7 @@ FAMILIES: Mapping[str, Family] = {
     "falcon3": Family(("tiiuae",), ("base", "instruct")),
     "siglip": Family(("google",)),
     "dinov3": Family(("facebook",), ("pretrain-lvd1689m",)),
-    "gte": Family(("thenlper", "Alibaba-NLP")),
+    "gte": Family(("thenlper",)),
     "e5": Family(("intfloat",)),
     "solar": Family(("upstage",)),
 }
@@ -129,7 +129,6 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "nemotron-nano-9b-v2": ("NVIDIA-Nemotron-Nano-9B-v2",),
     "nemotron-nano-12b-v2": ("NVIDIA-Nemotron-Nano-12B-v2",),
     "nemotron-h-8b": ("Nemotron-H-8B-Base-8K",),
-    "gte-qwen2-7b": ("gte-Qwen2-7B-instruct",),
     "e5-mistral-7b": ("e5-mistral-7b-instruct",),
 }
 """Other names than those that the endings make."""
