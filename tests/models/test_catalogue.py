@@ -211,7 +211,13 @@ PRINTED = [
     ("mimo-v2-flash", "active_params", 15e9, 5e8, QUOTED),
     ("qwen1.5-moe-a2.7b", "params", 14.3e9, 5e7, QUOTED),
     ("qwen1.5-moe-a2.7b", "active_params", 2.7e9, 5e7, QUOTED),
-    ("ministral-3-8b", "params", 8.5e9, 5e7, "Megatron-Bridge, docs/models/mistral/ministral3.md: 8.9 billion, 0.4 of them see"),
+    (
+        "ministral-3-8b",
+        "params",
+        8.5e9,
+        5e7,
+        "Megatron-Bridge, docs/models/mistral/ministral3.md: 8.9 billion, 0.4 of them see",
+    ),
     ("gemma-3-270m", "params", 270e6, 5e6, ITS_NAME),
     ("mistral-large-2", "params", 123e9, 5e8, QUOTED),
     ("qwq-32b", "params", 32.8e9, 5e7, QUOTED),
@@ -463,8 +469,9 @@ def on_meta(name):
 def of_text(model):
     """Parameters without the parts for pictures and sound, where there are such."""
     known = dict(model.named_parameters())
-    if (
-        not hasattr(model.config, "text_config") or model.config.model_type in ("clip", "siglip")
+    if not hasattr(model.config, "text_config") or model.config.model_type in (
+        "clip",
+        "siglip",
     ):  # of which both towers are counted
         return sum(each.numel() for each in known.values())
     return sum(each.numel() for name, each in known.items() if not any(part in name for part in BESIDE_TEXT))
