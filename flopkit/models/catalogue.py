@@ -120,7 +120,7 @@ def _found(name: Any, known: list[str]) -> str:
         near = hint(name.rpartition("/")[2], known)
         raise ValueError(f"name={name!r} is not a known model; {near}{'' if near.endswith('?') else ';'} {ways}")
     try:
-        return find(name, known, "a known model")
+        return find(name, known, "a known model", listed="fk.model_names()")
     except ValueError as error:
         raise ValueError(f"{error}{'' if str(error).endswith('?') else ';'} {ways}") from None
 

@@ -23,6 +23,9 @@ DEEPSEEK, CHINCHILLA = "deepseek-ai/DeepSeek-V3, README_WEIGHTS.md", "Hoffmann e
 PYTHIA = "https://huggingface.co/EleutherAI/pythia-70m, model card, table of exact parameter counts"
 BLOOM = "https://huggingface.co/bigscience/bloom, model card; of the small ones as openllmlist.com repeats theirs"
 FLAN = "what transformers 4 counts in the checkpoints of google/flan-t5, as many notebooks on GitHub print it (found by the number)"
+DBRX, HUNYUAN = "databricks/dbrx, README.md", "Tencent-Hunyuan/Hunyuan-A13B, README.md"
+MINIMAX, KIMI_LINEAR = "MiniMax-AI/MiniMax-M2, README.md", "MoonshotAI/Kimi-Linear, README.md"
+JAMBA, OLMOE = "transformers, docs/source/en/model_doc/jamba.md", "Megatron-Bridge, docs/models/olmoe/olmoe.md"
 ITS_NAME = "its maker, in the name of the checkpoint"
 BUILT = "transformers 5.23.0: the class that the published config.json names, built on meta"
 
@@ -185,6 +188,60 @@ PRINTED = [
     ("tinyllama-1.1b", "params", 1_100_048_384, 0, BUILT),
     ("vit-base-patch16-224-in21k", "params", 86_389_248, 0, BUILT),
     ("whisper-tiny", "params", 37_760_640, 0, BUILT),
+    ("flan-t5-xl", "params", 2_849_757_184, 0, FLAN),
+    ("flan-t5-xxl", "params", 11_135_332_352, 0, FLAN),
+    ("dbrx", "params", 132e9, 5e8, DBRX),
+    ("dbrx", "active_params", 36e9, 5e8, DBRX),
+    ("hunyuan-a13b", "params", 80e9, 5e8, HUNYUAN),
+    ("hunyuan-a13b", "active_params", 13e9, 5e8, HUNYUAN),
+    ("minimax-m2", "params", 230e9, 5e9, MINIMAX),
+    ("seed-oss-36b", "params", 36e9, 5e8, "ByteDance-Seed/seed-oss, README.md"),
+    ("jamba-v0.1", "params", 52e9, 5e8, JAMBA),
+    ("jamba-v0.1", "active_params", 12e9, 5e8, JAMBA),
+    ("jamba-1.5-mini", "params", 52e9, 5e8, QUOTED),
+    ("jamba-1.5-mini", "active_params", 12e9, 5e8, QUOTED),
+    ("falcon-mamba-7b", "params", 7_272_665_088, 0, BUILT),
+    ("solar-10.7b", "params", 10.7e9, 5e7, ITS_NAME),
+    ("kimi-linear-48b-a3b", "active_params", 3e9, 5e8, KIMI_LINEAR),
+    ("kimi-linear-48b-a3b", "without embeddings", 48e9, 5e8, KIMI_LINEAR),
+    ("olmoe-1b-7b", "active_params", 1.3e9, 5e7, OLMOE),
+    ("olmoe-1b-7b", "params", 7e9, 5e8, OLMOE),
+    ("glm-4.7-flash", "params", 30e9, 5e8, "zai-org/GLM-4.5, README.md, table of models"),
+    ("mimo-v2-flash", "params", 309e9, 5e8, QUOTED),
+    ("mimo-v2-flash", "active_params", 15e9, 5e8, QUOTED),
+    ("qwen1.5-moe-a2.7b", "params", 14.3e9, 5e7, QUOTED),
+    ("qwen1.5-moe-a2.7b", "active_params", 2.7e9, 5e7, QUOTED),
+    (
+        "ministral-3-8b",
+        "params",
+        8.5e9,
+        5e7,
+        "Megatron-Bridge, docs/models/mistral/ministral3.md: 8.9 billion, 0.4 of them see",
+    ),
+    ("gemma-3-270m", "params", 270e6, 5e6, ITS_NAME),
+    ("mistral-large-2", "params", 123e9, 5e8, QUOTED),
+    ("qwq-32b", "params", 32.8e9, 5e7, QUOTED),
+    ("smollm2-1.7b", "params", 1.7e9, 5e7, ITS_NAME),
+    ("apertus-8b", "params", 8e9, 5e8, ITS_NAME),
+    ("falcon-180b", "params", 180e9, 5e9, ITS_NAME),
+    ("falcon3-3b", "params", 3e9, 5e8, ITS_NAME),
+    ("falcon3-7b", "params", 7e9, 5e8, ITS_NAME),
+    ("falcon3-10b", "params", 10e9, 5e8, ITS_NAME),
+    ("deepseek-r1-distill-llama-8b", "params", 8e9, 5e8, ITS_NAME),
+    ("olmo-3-32b", "params", 32e9, 5e8, ITS_NAME),
+    ("nemotron-nano-9b-v2", "params", 9e9, 5e8, ITS_NAME),
+    ("nemotron-nano-12b-v2", "params", 12e9, 5e8, ITS_NAME),
+    ("nemotron-h-8b", "params", 8e9, 5e8, ITS_NAME),
+    ("t5-3b", "params", 3e9, 5e8, ITS_NAME),
+    ("t5-11b", "params", 11e9, 5e8, ITS_NAME),
+    ("minicpm3-4b", "params", 4e9, 5e8, ITS_NAME),
+    ("apertus-70b", "params", 70_599_864_480, 0, BUILT),
+    ("clip-vit-large-patch14", "params", 427_616_513, 0, BUILT),
+    ("siglip-base-patch16-224", "params", 203_155_970, 0, BUILT),
+    ("gemma-3n-e4b", "params", 6_835_235_568, 0, BUILT),
+    ("gemma-3n-e2b", "params", 4_435_182_688, 0, BUILT),
+    ("dinov3-vit7b16", "params", 6_716_035_072, 0, BUILT),
+    ("dinov3-vith16plus", "params", 840_592_640, 0, BUILT),
 ]
 # Those that another reading gives.
 PRINTED_OTHERWISE = [
@@ -193,6 +250,7 @@ PRINTED_OTHERWISE = [
     ("kimi-k2", "active_params", 32e9, 5e8, "active without input embedding", QUOTED),
     ("gpt-oss-120b", "active_params", 5.13e9, 5e6, "active without input embedding", QUOTED),
     ("gpt-oss-20b", "active_params", 3.6e9, 5e7, "active without input embedding", "gpt-oss model card"),
+    ("minimax-m2", "active_params", 10e9, 5e8, "active without input embedding", MINIMAX),
 ]
 # Those whose printed number is ours, cut off after its last digit and not rounded.
 CUT_OFF = [
@@ -310,8 +368,8 @@ def test_case_and_separators_do_not_matter(name):
 
 @pytest.mark.parametrize("name", [name for name in fk.model_names() if re.search(r"-[\d.]+[bmt](-|$)", name)])
 def test_the_size_in_its_name_is_about_its_size(name):
-    """Names are generous (gemma-2-2b has 2.6 billion), but no digit of a width can be far off."""
-    amount, unit = re.search(r"-([\d.]+)([bmt])(?:-|$)", name).groups()
+    """Names are generous (gemma-2-2b has 2.6 billion), but no digit of a width can be far off. Where two stand (olmoe-1b-7b), the last is of all."""
+    amount, unit = re.findall(r"-([\d.]+)([bmt])(?=-|$)", name)[-1]
     assert 2 / 3 < fk.load(name).params / (float(amount) * {"m": 1e6, "b": 1e9, "t": 1e12}[unit]) < 4 / 3
 
 
@@ -337,6 +395,9 @@ IDS = {
     "mistralai/Mistral-7B-v0.1": "mistral-7b", "mistralai/Mixtral-8x7B-Instruct-v0.1": "mixtral-8x7b", "bloom": "bloom-176b",
     "google-bert/bert-base-uncased": "bert-base", "openai-community/gpt2-xl": "gpt2-xl", "EleutherAI/pythia-1.4b-deduped": "pythia-1.4b",
     "Llama-3.3-70B-Instruct": "llama-3.3-70b", "allenai/OLMo-2-1124-7B": "olmo-2-7b",
+    "Qwen/QwQ-32B": "qwq-32b", "mistralai/Mistral-Large-Instruct-2407": "mistral-large-2", "swiss-ai/Apertus-8B-Instruct-2509": "apertus-8b",
+    "databricks/dbrx-instruct": "dbrx", "qwen3-next": "qwen3-next-80b-a3b", "kimi-linear": "kimi-linear-48b-a3b",
+    "facebook/dinov3-vitl16-pretrain-lvd1689m": "dinov3-vitl16",
 }  # fmt: skip
 
 
@@ -349,8 +410,8 @@ STRANGERS = {
     "somebody/Llama-3-8B": "did you mean llama-3-8b",  # another's may be another model
     "mistralai/Mistral-7B-Instruct-v0.2": "did you mean mistral-7b",  # without the window of the first
     "Qwen/Qwen3-8B-Base": "did you mean qwen3-8b",
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": "did you mean deepseek-r1, ",
-    "zai-org/GLM-4.6": "did you mean glm-4.5",
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": "did you mean deepseek-r1-distill-llama-",
+    "zai-org/GLM-4.6V": "did you mean glm-4.6",
     "facebook/opt-1.3b": "did you mean opt-",  # spelled as opt-13b would be
     "llama-3-8b-tuned": "did you mean llama-3-8b",
 }
@@ -408,8 +469,9 @@ def on_meta(name):
 def of_text(model):
     """Parameters without the parts for pictures and sound, where there are such."""
     known = dict(model.named_parameters())
-    if (
-        not hasattr(model.config, "text_config") or model.config.model_type == "clip"
+    if not hasattr(model.config, "text_config") or model.config.model_type in (
+        "clip",
+        "siglip",
     ):  # of which both towers are counted
         return sum(each.numel() for each in known.values())
     return sum(each.numel() for name, each in known.items() if not any(part in name for part in BESIDE_TEXT))

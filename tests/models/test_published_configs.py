@@ -117,7 +117,8 @@ def test_models_that_are_published_in_few_bits_are_known_so():
     }
     assert found == {
         "deepseek-r1", "deepseek-v3", "deepseek-v3.1", "deepseek-v3.2", "deepseek-v4-flash", "deepseek-v4-pro", "devstral-2-123b",
-        "devstral-small-2-24b", "gpt-oss-120b", "gpt-oss-20b", "kimi-k2", "kimi-k2.5", "kimi-k2.6", "minimax-m2.5", "minimax-m2.7",
+        "devstral-small-2-24b", "gpt-oss-120b", "gpt-oss-20b", "kimi-k2", "kimi-k2.5", "kimi-k2.6", "mimo-v2-flash", "minimax-m2",
+        "minimax-m2.5", "minimax-m2.7",
     }  # fmt: skip
     assert {name: round(fk.load(name).weight_bytes() / 1e9, 1) for name in PACKED} == PACKED
     assert set(KNOWN.values()) >= {

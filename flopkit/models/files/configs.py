@@ -16,7 +16,7 @@ def config_names() -> list[str]:
     """The models whose configuration is known.
 
     >>> config_names()[:3]
-    ['all-minilm-l6-v2', 'all-mpnet-base-v2', 'aya-23-8b']
+    ['all-minilm-l6-v2', 'all-mpnet-base-v2', 'apertus-70b']
     """
     return sorted(_entries())
 
