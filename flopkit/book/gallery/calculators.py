@@ -153,7 +153,7 @@ def calculator() -> Tasks:
             ],
             rows=along("part", list(PARTS), one_part), chart=memory_bar, height=170,
             table=[column("part", "On each device"), column("bytes", "Bytes", "B"), column("share", "Share", "%")],
-            caption="A sum of what can be counted. Kernels, communication and the allocator come on top, so leave 15 % of it free.",
+            caption="Leave 15 % of the sum free, for what cannot be counted.",
         ),
         "run": figure(
             "run", run,
