@@ -69,8 +69,7 @@ CLOSE = f"less than {100 * SPARE:.0f} % to spare"
 FITS = "It fits: {memory} of {usable} on each device. Largest batch on each: {most_batch}. Fewest devices for a batch of {batch}: {least_count}."
 BARELY = (
     f"It fits with {CLOSE}: "
-    + "{memory} of {usable} on each device. Real runs take more than this sum: recompute more, "
-    "take fewer or shorter sequences, or share among more devices."
+    "{memory} of {usable} on each device. Real runs take more: recompute, shorten the sequences or add devices."
 )
 TOO_FEW = "It does not fit: {memory} on each device, of which {usable} are usable. By this sum, {least_count} devices would be enough."
 NEVER = (
