@@ -177,7 +177,11 @@ def days_over_devices(s: Any) -> Any:
     alt = need("altair")
     x = {"title": "devices, at the same MFU", **theme.log_scale(1, FLEETS[-1])}
     x["axis"] |= {"format": ",~r", "values": [1, 10, 100, 1000, 10000]}
+    alone = s.device_hours / 24
+    by_rule = alone / s.tokens_per_parameter * RULE
     y = {"title": "days", **as_long_as_its_data(1)}
+    ends = minimum(alone, by_rule) / FLEETS[-1] / 1.2, maximum(alone, by_rule) * 1.2
+    y["scale"] = {"type": "log", "nice": False, "domain": [alt.ExprRef(vega(each)) for each in ends]}
     named = {
         "on_these": ("these tokens", theme.BLUE, [1, 0]),
         "by_rule": ("20 tokens per parameter", theme.AMBER, [5, 4]),
@@ -258,9 +262,11 @@ def speed_over_users(s: Any) -> Any:
             x=alt.X("at:Q", **x), y=alt.value({"expr": "height / 2"}), text="said:N",
         )
     ]  # fmt: skip
-    now = s.now("users", "decode_rate", "each_rate", "no_rate").transform_filter("!datum.no_rate")
-    now = now.transform_fold(["decode_rate", "each_rate"], as_=["result", "rate"])
-    dots = now.mark_point(size=110, clip=True).encode(
+    # Without a rate the dots are not drawn, but keep a place among the lines, one that the memory read once takes: the axis is as long as its data.
+    now = s.now("users", "decode_rate", "each_rate", "no_rate", full=s.all_bandwidth / (s.serving + s.spare))
+    now = now.transform_fold(["decode_rate", "each_rate"], as_=["result", "found"])
+    now = now.transform_calculate(rate="datum.no_rate ? datum.full : datum.found")
+    dots = now.mark_point(size=alt.ExprRef(f"{vega(s.no_rate)} ? 0 : 110"), clip=True).encode(
         x=alt.X("users:Q", **x),
         y=alt.Y("rate:Q", **y),
         tooltip=[alt.Tooltip("users:Q", format=",~r"), alt.Tooltip("rate:Q", title="tokens/s", format=",.4~r")],
