@@ -62,12 +62,15 @@ FLEETS = tuple(2**power for power in range(15))
 USERS = tuple(2**power for power in range(13))
 
 
+SHORT = "format(datum.value, datum.value < 10000 ? ',~r' : '~s')"  # 5,000, 50k: the room beside the axis stays as it is
+
+
 def as_long_as_its_data(*digits: int) -> dict[str, Any]:
     """Scale and axis of a logarithmic channel: lines at these *digits* of each power of ten among its data."""
     values = [digit * 10.0**power for power in range(-6, 10) for digit in digits]
     return {
         "scale": {"type": "log", "nice": False, "padding": 8},
-        "axis": {"format": ",~r", "grid": True, "values": values},
+        "axis": {"labelExpr": SHORT, "grid": True, "values": values, "minExtent": 48, "labelPadding": 10},
     }
 
 
