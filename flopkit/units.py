@@ -133,6 +133,18 @@ def format_value(value: float | str, unit: str = "") -> str:
     return count(value, unit)
 
 
+def rounded(value: float, digits: int) -> float:
+    """``value`` in so many significant digits, rounded half up: for a number that is worth no more.
+
+    >>> rounded(541901.6, 3), rounded(0.8701, 2)
+    (542000.0, 0.87)
+    """
+    if _special(value):
+        return value
+    sign, figures, exponent = _round(value, digits)
+    return float(f"{sign.replace('−', '-')}{figures}e{exponent - len(figures) + 1}")
+
+
 def parse(text: str) -> Quantity:
     """Read a printed number back. ``half_ulp`` is half of its last printed digit.
 

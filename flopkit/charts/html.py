@@ -325,6 +325,7 @@ def _shown(shown: Any) -> dict[str, Any]:
         "unit": shown.unit,
         "text": {_plain(value): text for value, text in shown.text.items()},
         "instead": shown.instead,
+        "digits": shown.digits,
     }
     return {key: value for key, value in entry.items() if value}
 

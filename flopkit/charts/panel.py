@@ -194,7 +194,7 @@ class Shown:
     """A result shown as text: a read-out, or a column of the data table.
 
     ``instead``: another result, a word that is shown in this one's place unless it is "". ``sentence``: this result is a sentence that may name
-    controls and read-outs in braces, and it stands above the others in larger letters.
+    controls and read-outs in braces, and it stands above the others in larger letters. ``digits``: significant ones, of a number that is worth no more.
     """
 
     name: str
@@ -203,6 +203,7 @@ class Shown:
     text: Mapping[Any, str] = field(default_factory=dict, hash=False)
     instead: str = ""
     sentence: bool = False
+    digits: int = 0
 
     def said(self, results: Mapping[str, Any]) -> str:
         """What is shown at these results."""
@@ -213,17 +214,20 @@ class Shown:
             if value not in self.text:
                 raise ValueError(f"readout {self.name!r} has no text for {value!r}; {hint(value, self.text)}")
             return self.text[value]
+        if self.digits and not isinstance(value, str):
+            value = units.rounded(value, self.digits)
         return units.format_value(value, self.unit)
 
 
 def readout(
-    name: str, label: str, unit: str = "", text: Mapping[Any, str] | None = None, instead: str = "", sentence: bool = False
+    name: str, label: str, unit: str = "", text: Mapping[Any, str] | None = None, instead: str = "", sentence: bool = False, digits: int = 0
 ) -> Shown:  # fmt: skip
     """A result of the model, shown as text: a number in ``unit``, or, for words and truth values, ``text[value]``.
 
     ``instead`` names a result that is a word, why there is no such number, or "". A ``sentence`` may name controls and read-outs: "{users} fit."
+    ``digits`` rounds the text, not the number behind it.
     """
-    return Shown(check_name(name, "readout"), label, unit, text or {}, instead, sentence)
+    return Shown(check_name(name, "readout"), label, unit, text or {}, instead, sentence, digits)
 
 
 def column(name: str, label: str, unit: str = "", text: Mapping[Any, str] | None = None, instead: str = "") -> Shown:

@@ -7,10 +7,11 @@ routers nor experts, which transformers keeps as stacked parameters.
 
 Results, in bytes on each device: ``weights_held``, ``gradients_held``, ``optimizer_held``, each the devices' even share (FSDP, ZeRO-3);
 ``activations`` of the device's own sequences, with the gradients of the loss; ``gathered``, whole layers and their gradients that several devices gather (0 of one);
-``memory``, the sum; ``card``, the device's memory, and ``usable`` of it; ``spare_memory``, what is left of that (below 0: missing). ``fits``: ``"yes"`` or ``"no"``. ``most_batch``: the
+``memory``, the sum; ``card``, the device's memory, and ``usable`` of it; ``spare_memory``, what is left of that (below 0: missing). ``fits``: ``"yes"`` or ``"no"``; ``verdict``: ``"fits"``, ``"close"``, with less
+than `SPARE` of the sum to spare, or ``"no"``. ``most_batch``: the
 largest number of sequences on each device that fits, 0 if none does. ``least_count``: the least number of such devices on which *batch*
 sequences each fit, 0 if no number is enough, since activations are not shared. ``trained_params``: numbers that are trained. A sentence or "":
-``no_count``, that no number of devices is enough; ``no_rank``, ``no_act``, ``no_embedded``, why a control has no effect. ``fit_answer``: all
+``no_count``, that no number of devices is enough; ``all_trained``, that no parameter is frozen; ``no_rank``, ``no_act``, ``no_embedded``, why a control has no effect. ``fit_answer``: all
 this in a sentence, with the names of controls and results in braces.
 
 `Model.train_memory` gives the same as its ``peak``, with ``shards=`` for *count*.
@@ -29,7 +30,7 @@ from flopkit.charts.readings import pick
 from flopkit.models.stacks.parts import Run
 from flopkit.training.memory import PRECISIONS, state_bytes
 
-__all__ = ["ALL", "KEPT", "STATES", "TRAINED", "fit"]
+__all__ = ["ALL", "CLOSE", "KEPT", "SPARE", "STATES", "TRAINED", "fit", "verdict"]
 
 
 def _states_of(precision: str, optimizer: str) -> dict[str, int]:
@@ -62,10 +63,15 @@ TRAINED = {
 """Whether adapters alone are trained, and whether the frozen weights of the layers are stored in nf4."""
 
 
-FITS = "It fits: {memory} of {usable} on each device. The largest batch on each is {most_batch}. For a batch of {batch}, the fewest devices are {least_count}."
-TOO_FEW = (
-    "It does not fit: {memory} on each device, of which {usable} are usable. It would fit on {least_count} devices."
+SPARE = 0.15
+"""Of the sum: what it takes to be sure. The measured run on the calculator's page took 14 % more."""
+CLOSE = f"less than {100 * SPARE:.0f} % to spare"
+FITS = "It fits: {memory} of {usable} on each device. Largest batch on each: {most_batch}. Fewest devices for a batch of {batch}: {least_count}."
+BARELY = (
+    f"It fits with {CLOSE}: "
+    "{memory} of {usable} on each device. Real runs take more: recompute, shorten the sequences or add devices."
 )
+TOO_FEW = "It does not fit: {memory} on each device, of which {usable} are usable. By this sum, {least_count} devices would be enough."
 NEVER = (
     "It fits on no number of devices: activations, here {activations}, and gathered layers are not shared, and a device has {usable}. "
     "Recompute more, take fewer or shorter sequences, or divide them by tensor parallelism (third question)."
@@ -107,8 +113,16 @@ def fit(s: Any, **c: Any) -> None:
     s.most_batch = maximum(-ceil_div(-most, 1), 0)
     s.least_count = _fewest(s, c["states"].several)
     s.no_count = where(s.least_count > 0, "", "no number is enough")
-    s.fit_answer = where(s.memory <= s.usable, FITS, where(s.least_count > 0, TOO_FEW, NEVER))
+    s.all_trained = where(c["trained"].adapted > 0, "", "all of them")
+    s.verdict = verdict(s.memory, s.usable)
+    fitting = where((1 + SPARE) * s.memory > s.usable, BARELY, FITS)
+    s.fit_answer = where(s.memory <= s.usable, fitting, where(s.least_count > 0, TOO_FEW, NEVER))
     in_the_way(s, n, one)
+
+
+def verdict(memory: Any, usable: Any) -> Any:
+    """Whether a sum of bytes fits, fits with less than `SPARE` of it left, or does not fit."""
+    return where(memory > usable, "no", where((1 + SPARE) * memory > usable, "close", "fits"))
 
 
 def _fewest(s: Any, together: Any) -> Any:

@@ -7,7 +7,7 @@ Controls beside those of `any_model`: ``length``, tokens of a sequence; ``device
 
 Results: those of `parallel_layout.a_step`, with ``part_…`` in seconds; ``gpu_flops``, that the device which sets the pace executes in a step;
 ``exposed``, seconds of exchanges that do not hide behind arithmetic; ``sent``, bytes that this device sends; ``tokens_per_s`` of all;
-``kept_first``, bytes that a micro-batch keeps in the first layer, and ``kept_behind``, behind the last one, of a rank that has them. A sentence or "":
+``verdict``, as in `calculate_fit`. A sentence or "":
 ``no_zero``, ``no_nodes``, why a control has no effect. ``layout_answer``: a sentence with names of results in braces.
 
 `flopkit.parallel.step` gives the same. All layers of a pipeline are alike here, but for layers without experts, which are the first. Layers with a window
@@ -24,6 +24,7 @@ from typing import Any
 from flopkit import conventions
 from flopkit.arithmetic import is_zero, maximum, same, total, where
 from flopkit.book.gallery.any_model import MLPS, PLACES, Nothing, idle, in_each_style, kinds, model_of, refuse, sizes
+from flopkit.book.gallery.calculate_fit import CLOSE, SPARE, verdict
 from flopkit.book.gallery.calculate_gathered import if_many, in_layers
 from flopkit.book.gallery.calculate_kept import WAYS, of_their_sort
 from flopkit.book.gallery.calculate_mfu import PASSES
@@ -35,10 +36,8 @@ from flopkit.models.stacks.parts import Run
 from flopkit.models.training import activations
 from flopkit.models.training.finetuning import training_of
 from flopkit.parallel.clusters import cluster
-from flopkit.parallel.computing import share
-from flopkit.parallel.holding import ends_of, experts_gathered
+from flopkit.parallel.holding import experts_gathered
 from flopkit.parallel.plans import OVERLAPS
-from flopkit.parallel.ranks import Rank
 from flopkit.parallel.shares import Divided, Layer, Summed, kept_by, layer_of, params_divided, summed_of
 
 __all__ = ["AXES", "KEEPS", "NODES", "PARTS", "ZERO", "layout"]
@@ -46,7 +45,9 @@ __all__ = ["AXES", "KEEPS", "NODES", "PARTS", "ZERO", "layout"]
 PARTS = ("arithmetic", "recompute", "tensor", "context", "expert", "pipeline", "bubble", "data")
 AXES = OVERLAPS
 HIDDEN = ("data", "pipeline")  # what runs beside arithmetic, as `flopkit.parallel.step` has it without being told
-STEP = "A step takes at least {seconds}, so the MFU is at most {mfu}. It fits: the fullest rank holds {memory}."
+STEP = "A step takes at least {seconds}, so the MFU is at most {mfu}: bounds that real runs miss. "
+FITS = STEP + "It fits: the fullest rank holds {memory}."
+BARELY = STEP + f"It fits with {CLOSE}: " + "the fullest rank holds {memory}."
 TOO_LARGE = "It does not fit: the fullest rank would hold {memory}. Use more ranks, divide more with ZeRO, or recompute. If it did, a step would take at least {seconds}."
 ZERO = {
     "0: nothing": {"stage": 0},
@@ -105,11 +106,10 @@ def layout(s: Any, **c: Any) -> None:
     s.gpu_flops = (s.part_arithmetic + s.part_recompute) * device.peak
     s.exposed = total(getattr(s, f"part_{name}") for name in AXES)
     s.sent = total(getattr(s, f"bytes_{name}") for name in AXES)
-    s.layout_answer = where(s.memory <= s.room, STEP, TOO_LARGE)
+    s.verdict = verdict(s.memory, s.room)
+    s.layout_answer = where(s.memory <= s.room, where((1 + SPARE) * s.memory > s.room, BARELY, FITS), TOO_LARGE)
     s.longest, s.most = 1 * s.seconds, maximum(s.memory, s.room)  # where the two axes end
     s.tokens_per_s = batch * length / s.seconds
-    _kept_of_a_layer(s, numbers, degrees, c["keeps"].fused)
-    s.kept_behind = 1.0 * ends_of(numbers, degrees, Rank((0, 0), False, True))
     alone = "One data-parallel rank has nothing to divide its states with."
     several = where(
         degrees.data * degrees.context > 1, 1, where(s.experts_among > 1, degrees.tensor > s.experts_among, 0)
@@ -118,17 +118,6 @@ def layout(s: Any, **c: Any) -> None:
     s.no_act = where(s.sparse_layers < n["layers"], "", s.no_mlp)
     s.no_embedded = ""  # without weights it is kept for the backward pass all the same
     s.no_nodes = where(s.devices > 1, "", "One device exchanges nothing.")
-
-
-def _kept_of_a_layer(s: Any, numbers: Any, degrees: Degrees, fused: Any) -> None:
-    """Set ``kept_first``: of a micro-batch, in the first layer, on one rank."""
-    s.among_experts = where(s.experts_among > 1, degrees.tensor, 1)
-    of_kinds = [
-        share(kind.kept, degrees, s.among_experts) - fused * share(kind.fused, degrees, s.among_experts)
-        for kind in numbers.kinds
-    ]
-    among = degrees.tensor * s.among_experts * degrees.context
-    s.kept_first = degrees.micro_batch * where(s.without_experts > 0, *of_kinds) / among
 
 
 def _kinds(s: Any, c: Mapping[str, Any], sort: str, layers: Any) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ from typing import Any
 from flopkit import conventions
 from flopkit.arithmetic import is_zero, total, where
 from flopkit.book.gallery.any_model import PLACES, adapters_of, kinds, model_of, sizes
-from flopkit.book.gallery.calculate_fit import fit
+from flopkit.book.gallery.calculate_fit import CLOSE, SPARE, fit
 from flopkit.book.gallery.calculate_mfu import PASSES
 from flopkit.charts.readings import pick
 from flopkit.models.stacks.blocks import Branch
@@ -29,7 +29,8 @@ from flopkit.training.budgets import LAWS
 
 __all__ = ["run"]
 
-TAKES = "It takes {days} days, which are {device_hours} device-hours, at {dollars} dollars."
+TAKES = "It takes {days} days: {device_hours} device-hours, or {dollars} dollars."
+BARELY = " A step needs {memory} on each device, " + f"with {CLOSE}: see the first question."
 TOO_LARGE = " But a step needs {memory} on each device, which is too much: see the first question."
 RULE = 20  # tokens a parameter: Hoffmann et al. 2022, table 3
 
@@ -47,7 +48,8 @@ def run(s: Any, **c: Any) -> None:
     s.run_rate = tokens / s.run_seconds
     s.tokens_per_parameter, s.chinchilla = tokens / s.active, RULE * s.active
     rule = LAWS[0].a_token(s.run_flops)
-    s.run_answer = where(s.memory <= s.usable, TAKES, TAKES + TOO_LARGE)
+    fitting = where((1 + SPARE) * s.memory > s.usable, TAKES + BARELY, TAKES)
+    s.run_answer = where(s.memory <= s.usable, fitting, TAKES + TOO_LARGE)
     s.rule_params, s.rule_tokens = rule / 6, s.run_flops / rule
 
 

@@ -5,10 +5,9 @@ Controls beside those of `any_model`: ``users``, sequences that are decoded toge
 devices (1 to 1,024; 1); ``weights`` (of ``STORED`` in `checkpoint_formats`); ``cache`` (of `CACHES`); ``chosen_by``, how many experts a pass
 reads (a word of `READS`).
 
-Results, in seconds: ``decode_seconds`` and ``decode_in_order``, the least time of a step with everything overlapped, and with the parts of the
-model one after another; ``first_seconds`` and ``first_in_order``, the same for the prompt of one user, alone on all devices: the least time to
-the first token. Tokens/s, at most: ``each_rate`` and ``decode_rate``, of a user and of all users, overlapped; ``each_rate_in_order`` and
-``decode_rate_in_order``. ``decode_bound`` and ``first_bound``, overlapped: ``"compute"`` or ``"memory"``. Bytes: ``stored``, all weights;
+Results, in seconds: ``decode_seconds``, the least time of a step with everything overlapped; ``first_seconds``, the same for the prompt of one
+user, alone on all devices: the least time to the first token. Tokens/s, at most: ``each_rate`` and ``decode_rate``, of a user and of all users.
+``decode_bound`` and ``first_bound``: ``"compute"`` or ``"memory"``. Bytes: ``stored``, all weights;
 ``a_user``, the cache of one; ``cached``, the cache of all; ``serving``, weights and cache on all devices; ``serving_each``, that by the number
 of devices; ``room``, what the weights leave on all devices; ``spare``, what weights and cache leave (below 0: what is missing). ``serves``:
 ``"yes"`` or ``"no"``. ``most_users`` and ``most_tokens``: how many sequences of the context, and tokens in such sequences, fit beside the
@@ -65,7 +64,6 @@ def serve(s: Any, **c: Any) -> None:
     _bounds(s, "decode", step, model, c["chosen_by"])
     _bounds(s, "first", first, model, c["chosen_by"])
     s.each_rate, s.decode_rate = 1 / s.decode_seconds, users / s.decode_seconds
-    s.each_rate_in_order, s.decode_rate_in_order = 1 / s.decode_in_order, users / s.decode_in_order
     matters = s.decode_matters + s.first_matters
     s.no_choice = where(
         matters > 0, "", where(c["experts"] > 0, "Neither pass is faster with fewer experts.", s.no_experts)
@@ -86,7 +84,7 @@ def serve(s: Any, **c: Any) -> None:
 
 
 def _bounds(s: Any, name: str, ask: Callable[[Model, str], ServingPass], model: Model, chosen_by: Any) -> None:
-    """Set FLOPs and bytes of a pass and its least time, overlapped and in order."""
+    """Set FLOPs and bytes of a pass and its least time."""
 
     def put(what: str, value: Any) -> Any:
         setattr(s, f"{name}_{what}", value)
@@ -95,40 +93,30 @@ def _bounds(s: Any, name: str, ask: Callable[[Model, str], ServingPass], model: 
     pieces = ask(model, "most").pieces
     mixtures = tuple(block for block in model.blocks if isinstance(block[0].mlp, Experts))
     expected = ask(replace(model, blocks=mixtures), "expected").pieces if mixtures else ()
-    flops, moved, least = [], [s.stored_norms], [s.stored_norms / s.all_bandwidth]  # which wait for their weights alone
-    of_experts: dict[str, list[Any]] = {}
+    flops, moved = [], [s.stored_norms]
+    of_experts: dict[str, Any] = {}
     for i, each in enumerate(pieces):
         flops.append(put(f"flops_{i}", each.flops))
         if each.group != "experts":
             moved.append(put(f"bytes_{i}", each.bytes))
-            least.append(_least(s, each.flops, flops[-1], moved[-1]))
             continue
         others = [other.bytes for other in expected if other.group == "experts"]
         for experts, numbers in {"most": each.bytes, "expected": total(others)}.items():
-            found = put(f"experts_{experts}", numbers)
-            of_experts[experts] = [found, _least(s, each.flops, flops[-1], found)]
+            of_experts[experts] = put(f"experts_{experts}", numbers)
     put("flops", total(flops))
     put("bytes_of_all", total(moved))
-    put("least_of_all", total(least))
-    ends: dict[str, dict[str, Any]] = {"bytes": {}, "seconds": {}, "in_order": {}}
+    ends: dict[str, dict[str, Any]] = {"bytes": {}, "seconds": {}}
     for title, experts in READS.items():
-        read, waited = of_experts.get(experts, (0, 0))
-        ends["bytes"][title] = moved = put(f"bytes_{experts}", getattr(s, f"{name}_bytes_of_all") + read)
-        seconds = maximum(getattr(s, f"{name}_flops") / s.all_peak, moved / s.all_bandwidth)
+        read = getattr(s, f"{name}_bytes_of_all") + of_experts.get(experts, 0)
+        ends["bytes"][title] = put(f"bytes_{experts}", read)
+        seconds = maximum(getattr(s, f"{name}_flops") / s.all_peak, ends["bytes"][title] / s.all_bandwidth)
         ends["seconds"][title] = put(f"seconds_{experts}", seconds)
-        ends["in_order"][title] = put(f"in_order_{experts}", getattr(s, f"{name}_least_of_all") + waited)
     for what, values in ends.items():
         put(what, pick(chosen_by, values))
     compute, memory = getattr(s, f"{name}_flops") / s.all_peak, getattr(s, f"{name}_bytes") / s.all_bandwidth
     put("bound", where(compute >= memory, "compute", "memory"))
     most, fewer = READS
-    put("matters", total(where(ends[what][most] > ends[what][fewer], 1, 0) for what in ("seconds", "in_order")))
-
-
-def _least(s: Any, has: Any, flops: Any, moved: Any) -> Any:
-    """Seconds of a part of the model by itself; *has*: its FLOPs, a plain 0 where it does no product."""
-    waits = moved / s.all_bandwidth
-    return waits if is_zero(has) else maximum(flops / s.all_peak, waits)
+    put("matters", where(ends["seconds"][most] > ends["seconds"][fewer], 1, 0))
 
 
 def _cache(n: Mapping[str, Any], context: Any) -> Any:

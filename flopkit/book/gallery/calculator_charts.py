@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Any
 
-from flopkit.arithmetic import maximum, total, vega, where
+from flopkit.arithmetic import maximum, minimum, total, vega, where
 from flopkit.book.gallery.any_model import model_of, sizes
+from flopkit.book.gallery.calculate_fit import CLOSE
 from flopkit.book.gallery.calculate_layout import AXES
 from flopkit.book.gallery.calculate_mfu import COUNTS
 from flopkit.book.gallery.calculate_serving import READS
 from flopkit.book.gallery.checkpoint_formats import in_roles
-from flopkit.book.gallery.step_bars import step_bars
+from flopkit.book.gallery.step_bars import HELD, SHADES, step_bars
 from flopkit.charts import theme
 from flopkit.charts.packages import need
 from flopkit.charts.readings import pick
@@ -34,16 +35,21 @@ __all__ = [
 ]
 
 PARTS = {
-    "weights": ("weights_held", theme.BLUE),
-    "gradients": ("gradients_held", theme.ORANGE),
-    "optimiser": ("optimizer_held", theme.GREEN),
-    "activations": ("activations", theme.PURPLE),
-    "gathered layers": ("gathered", theme.AMBER),
+    HELD[name]: (result, SHADES[name])
+    for name, result in {
+        "weights": "weights_held",
+        "gradients": "gradients_held",
+        "optimizer": "optimizer_held",
+        "activations": "activations",
+        "gathered": "gathered",
+    }.items()
 }
-"""What lies in a device's memory: the result that says it, and its colour."""
+"""What lies in a device's memory: the result that says it, and its colour, the same as in the bars of a step."""
+VERDICTS = {"fits": ("it fits", theme.GREEN), "close": (CLOSE, theme.AMBER), "no": ("it does not fit", theme.ORANGE)}
+"""What the bar of memory says of itself, and in which colour."""
 PARTS_OF_STEP = {
-    "products at the peak": ("arithmetic", theme.BLUE),
-    "computed again": ("recompute", theme.PURPLE),
+    "matmuls at the peak": ("arithmetic", theme.BLUE),
+    "recomputed": ("recompute", theme.PURPLE),
     "tensor-parallel": ("tensor", theme.ORANGE),
     "context-parallel": ("context", theme.SKY),
     "expert-parallel": ("expert", theme.AMBER),
@@ -54,6 +60,18 @@ PARTS_OF_STEP = {
 """Where the seconds of a step go: a part's name in `flopkit.parallel.step`, and its colour."""
 FLEETS = tuple(2**power for power in range(15))
 USERS = tuple(2**power for power in range(13))
+
+
+SHORT = "format(datum.value, datum.value < 10000 ? ',~r' : '~s')"  # 5,000, 50k: the room beside the axis stays as it is
+
+
+def as_long_as_its_data(*digits: int) -> dict[str, Any]:
+    """Scale and axis of a logarithmic channel: lines at these *digits* of each power of ten among its data."""
+    values = [digit * 10.0**power for power in range(-6, 10) for digit in digits]
+    return {
+        "scale": {"type": "log", "nice": False, "padding": 8},
+        "axis": {"labelExpr": SHORT, "grid": True, "values": values, "minExtent": 48, "labelPadding": 10},
+    }
 
 
 def one_part(r: Any, *, part: Any, **_: Any) -> None:
@@ -94,7 +112,7 @@ def memory_bar(s: Any) -> Any:
         card=s.card / 1e9, usable=s.usable / 1e9, all=s.memory / 1e9, end=maximum(s.memory, s.card) / 1e9
     ).transform_calculate(
         of_card="'card ' + format(datum.card, ',.3~r')", of_usable="'usable ' + format(datum.usable, ',.3~r')",
-        of_all="format(datum.all, ',.4~r') + ' GB'",
+        of_all=f"format(datum.all, ',.3~r') + ' GB: ' + ({ {word: said for word, (said, _) in VERDICTS.items()} })[{vega(s.verdict)}]",
     )  # fmt: skip
     at = {"scale": scale}
     lines = [
@@ -117,10 +135,13 @@ def memory_bar(s: Any) -> Any:
         ]  # fmt: skip
 
     whole = {"align": "left", "baseline": "top", "fontWeight": 600}
+    colour = f"({ {word: shade for word, (_, shade) in VERDICTS.items()} })[{vega(s.verdict)}]"
     said = [
         *beside("card", "of_card", 10),
         *beside("usable", "of_usable", 25),
-        *theme.words(now, whole, x=alt.value(0), y=alt.value(92), text="of_all:N"),
+        *theme.words(
+            now, whole, x=alt.value(0), y=alt.value(92), text="of_all:N", color=alt.value(alt.ExprRef(colour))
+        ),
     ]
     return alt.layer(bar, *lines, *said)
 
@@ -159,20 +180,18 @@ def days_over_devices(s: Any) -> Any:
     alt = need("altair")
     x = {"title": "devices, at the same MFU", **theme.log_scale(1, FLEETS[-1])}
     x["axis"] |= {"format": ",~r", "values": [1, 10, 100, 1000, 10000]}
-    y = {"title": "days", **theme.log_scale(0.01, 1e6)}
-    y["axis"] |= {"format": ",~r", "grid": True}
+    alone = s.device_hours / 24
+    by_rule = alone / s.tokens_per_parameter * RULE
+    y = {"title": "days", **as_long_as_its_data(1)}
+    ends = minimum(alone, by_rule) / FLEETS[-1] / 1.2, maximum(alone, by_rule) * 1.2
+    y["scale"] = {"type": "log", "nice": False, "domain": [alt.ExprRef(vega(each)) for each in ends]}
     named = {
         "on_these": ("these tokens", theme.BLUE, [1, 0]),
         "by_rule": ("20 tokens per parameter", theme.AMBER, [5, 4]),
     }
-    lines = theme.curves(s.rows, named, "days", {"clip": True}, x=alt.X("devices:Q", **x), y=alt.Y("days:Q", **y))
-    seen = "datum.days >= 0.01 && datum.days <= 1e6"  # a line ends at the frame
-    lines = lines.transform_filter(seen)
-    now = (
-        s.now("days", "fleet")
-        .transform_filter(seen)
-        .transform_calculate(devices="datum.fleet", said="format(datum.days, ',.3~r') + ' days'")
-    )
+    lines = theme.curves(s.rows, named, "days", {}, x=alt.X("devices:Q", **x), y=alt.Y("days:Q", **y))
+    said = "format(datum.days, ',.3~r') + ' days'"
+    now = s.now("days", "fleet").transform_calculate(devices="datum.fleet", said=said)
     place = {"x": alt.X("devices:Q", **x), "y": alt.Y("days:Q", **y)}
     dot = now.mark_point(size=130).encode(
         **place,
@@ -188,8 +207,13 @@ def days_over_devices(s: Any) -> Any:
 
 
 def so_many_users(r: Any, **c: Any) -> None:
-    """A point of both lines: the least time of a step that so many users share, everything overlapped, and the bytes of weights and cache."""
-    model, users = model_of(sizes(r, c, maximum(c["context"], c["prompt"]))), c["users"]
+    """A point of both lines: the least time of a step that so many users share, everything overlapped, and the bytes of weights and cache.
+
+    ``reached``: of more users than fit the largest number that does, at least one, to which the point belongs; so a line ends there.
+    """
+    model = model_of(sizes(r, c, maximum(c["context"], c["prompt"])))
+    most = int(r.most_users) if isinstance(r.most_users, float) else r.most_users  # a whole number in either reading
+    r.reached = users = maximum(minimum(c["users"], most), 1)
     formats: dict[str, Any] = {"weights": in_roles(c["weights"]), "kv_cache": c["cache"]}
     found = {
         title: decoded(model, context=c["context"], batch=users, new=1, experts=experts, **formats).pieces
@@ -204,26 +228,33 @@ def so_many_users(r: Any, **c: Any) -> None:
     )
     r.each_rate = 1 / maximum(r.step_flops / r.all_peak, r.step_bytes / r.all_bandwidth)
     r.decode_rate = users * r.each_rate
-    r.serving = r.stored + users * r.a_user
+    r.serving = r.stored + c["users"] * r.a_user
     r.serves = where(r.serving <= c["count"] * c["device"].usable, "yes", "no")
+    r.none = where(r.serving <= c["count"] * c["device"].usable, "", "none")
 
 
 def speed_over_users(s: Any) -> Any:
-    """Tokens/s of all users and of each over their number, with dots for now and a line at the largest number that fits."""
+    """Tokens/s of all users and of each over their number, as far as they fit, with dots for now and a line at the largest number that does."""
     alt = need("altair")
-    x = {"title": "users at once", **theme.log_scale(1, USERS[-1])}
-    x["axis"] |= {"format": ",~r", "values": [1, 10, 100, 1000]}
-    y = {"title": "tokens/s, at most", **theme.log_scale(1, 1e6)}
-    y["axis"] |= {"format": ",~r", "grid": True}
-    place = {"x": alt.X("users:Q", **x), "y": alt.Y("rate:Q", **y)}
+    end = f"clamp({vega(s.most_users)}, 2, {USERS[-1]})"
+    x = {
+        "title": "users at once",
+        "scale": {"type": "log", "nice": False, "domain": [1, alt.ExprRef(end)]},
+        "axis": {"format": ",~r", "values": list(USERS)},
+    }
+    y = {"title": "tokens/s, at most", **as_long_as_its_data(1, 2, 5)}
     named = {"decode_rate": ("all users", theme.BLUE, [1, 0]), "each_rate": ("each user", theme.SKY, [5, 4])}
-    lines = theme.curves(s.rows, named, "rate", {"clip": True}, **place)
-    seen = "datum.rate >= 1 && datum.rate <= 1e6"  # a line ends at the frame
-    lines = lines.transform_filter(seen)
+    shown = alt.ExprRef(f"{vega(s.most_users)} < 1 ? 0 : 1")
+    y["axis"] |= {"gridOpacity": shown}
+    lines = theme.curves(s.rows, named, "rate", {"opacity": shown}, x=alt.X("reached:Q", **x), y=alt.Y("rate:Q", **y))
+    room = [  # above and below the lines, which are one point where one user fits
+        s.rows.transform_calculate(rate=edge).mark_point(size=0, opacity=0).encode(y=alt.Y("rate:Q", **y))
+        for edge in ("datum.each_rate / 1.2", "datum.decode_rate * 1.2")
+    ]
     most = s.now("most_users").transform_calculate(
         at="clamp(datum.most_users, 1, 4096)",
         said="datum.most_users > 4096 ? 'more than 4,096 fit' : format(datum.most_users, ',d') + ' fit'",
-        right="datum.at > 64",
+        right="datum.at > 1",
     )
     limit = most.mark_rule(color=theme.ORANGE, strokeWidth=2).encode(x=alt.X("at:Q", **x))
     words = [
@@ -231,20 +262,19 @@ def speed_over_users(s: Any) -> Any:
         for align, test, dx in (("right", "datum.right", -5), ("left", "!datum.right", 5))
         for layer in theme.words(
             most.transform_filter(test), {"align": align, "dx": dx, "baseline": "top", "fontWeight": 600},
-            x=alt.X("at:Q", **x), y=alt.value(2), text="said:N",
+            x=alt.X("at:Q", **x), y=alt.value({"expr": "height / 2"}), text="said:N",
         )
     ]  # fmt: skip
-    now = s.now("users", "decode_rate", "each_rate", "no_rate").transform_filter("!datum.no_rate")
-    now = now.transform_fold(["decode_rate", "each_rate"], as_=["result", "rate"])
-    dots = (
-        now.transform_filter(seen)
-        .mark_point(size=110, clip=True)
-        .encode(
-            **place,
-            tooltip=[alt.Tooltip("users:Q", format=",~r"), alt.Tooltip("rate:Q", title="tokens/s", format=",.4~r")],
-        )
+    # Without a rate the dots are not drawn, but keep a place among the lines, one that the memory read once takes: the axis is as long as its data.
+    now = s.now("users", "decode_rate", "each_rate", "no_rate", full=s.all_bandwidth / (s.serving + s.spare))
+    now = now.transform_fold(["decode_rate", "each_rate"], as_=["result", "found"])
+    now = now.transform_calculate(rate="datum.no_rate ? datum.full : datum.found")
+    dots = now.mark_point(size=alt.ExprRef(f"{vega(s.no_rate)} ? 0 : 110"), clip=True).encode(
+        x=alt.X("users:Q", **x),
+        y=alt.Y("rate:Q", **y),
+        tooltip=[alt.Tooltip("users:Q", format=",~r"), alt.Tooltip("rate:Q", title="tokens/s", format=",.4~r")],
     )
-    return alt.layer(lines, limit, dots, *words)
+    return alt.layer(*room, lines, limit, dots, *words)
 
 
 def bars(s: Any) -> Any:

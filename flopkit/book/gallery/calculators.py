@@ -31,8 +31,8 @@ from flopkit.book.gallery.calculator_code import code
 from flopkit.book.gallery.calculator_model import PRESETS, UNABLE, box, presets, settings_of, size_controls
 from flopkit.book.gallery.checkpoint_formats import STORED
 from flopkit.charts.figure import Figure
-from flopkit.charts.hardware import DEVICES, device_choice, peaks_note
-from flopkit.charts.panel import Control, along, choice, column, grouped, readout, slider, steps
+from flopkit.charts.hardware import DEVICES, device_choice
+from flopkit.charts.panel import Control, Shown, along, choice, column, grouped, readout, slider, steps
 from flopkit.charts.tasks import Tasks
 
 __all__ = ["PRESETS", "UNABLE", "calculator", "run_controls", "settings_of"]
@@ -45,8 +45,11 @@ SERVING = ["users", "context", "prompt", "device", "servers", "weights", "cache"
 ANSWER = "In a sentence"
 YES_NO = {"yes": "yes", "no": "no"}
 BOUNDS = {"compute": "compute", "memory": "memory"}
-IMPOSSIBLE = "no: above the limit, give the rate of your own run"
-OF_A_MIXTURE = "Of a mixture of experts it supposes the experts that you choose above: as many as the tokens could choose at most, or on average."
+
+
+def about(name: str, label: str, unit: str = "", instead: str = "") -> Shown:
+    """A read-out in three digits: no sum or bound of this page is worth more."""
+    return readout(name, label, unit, instead=instead, digits=3)
 
 
 def run_controls() -> dict[str, Control]:
@@ -126,7 +129,6 @@ def calculator() -> Tasks:
         )  # fmt: skip
 
     asked_of_serving = _asked(so_many_users, [*SERVING, *(set(sizes) - {"act"})], every | sizes, count="servers")
-    of_model = [readout("params", "Parameters"), readout("active", "Active for a token", instead="all_active")]
     figures = {
         "fit": figure(
             "fit", fit,
@@ -134,115 +136,94 @@ def calculator() -> Tasks:
             title="Does it fit?",
             alt="A bar of one device’s memory in a training step of a model with {params} parameters on {count} × {device}: {weights_held} of weights, "
             "{gradients_held} of gradients, {optimizer_held} of the optimiser, {activations} of activations with the gradients of the loss and {gathered} of gathered layers are {memory}. "
-            "Lines stand at what the card has and at what programs can use, {usable}; fits: {fits}.",
+            "Lines stand at what the card has and at what programs can use, {usable}. {fit_answer}",
             readouts=[
                 readout("fit_answer", ANSWER, sentence=True),
-                readout("fits", "Fits on each device", text=YES_NO),
-                readout("memory", "All on each device", "B"),
-                readout("spare_memory", "Left on each device", "B"),
+                about("memory", "All on each device", "B"),
+                about("usable", "Usable by programs", "B"),
                 readout("most_batch", "Sequences that fit on each"),
-                readout("least_count", "Devices needed", instead="no_count"),
-                readout("weights_held", "Weights, each device (1/{count})", "B"),
-                readout("gradients_held", "Gradients, each device (1/{count})", "B"),
-                readout("optimizer_held", "Optimiser, each device (1/{count})", "B"),
-                readout("activations", "Activations and loss, each device", "B"),
-                readout("gathered", "Gathered layers, each device", "B"),
-                readout("usable", "Usable by programs", "B"),
-                *of_model,
-                readout("trained_params", "Trained parameters"),
+                readout("least_count", "Devices needed for this batch", instead="no_count"),
+                about("weights_held", "Weights, each device (1/{count})", "B"),
+                about("gradients_held", "Gradients, each device (1/{count})", "B"),
+                about("optimizer_held", "Optimiser, each device (1/{count})", "B"),
+                about("activations", "Activations and loss, each device", "B"),
+                about("gathered", "Gathered layers, each device", "B"),
+                readout("params", "Parameters"),
+                readout("trained_params", "Trained parameters", instead="all_trained"),
             ],
             rows=along("part", list(PARTS), one_part), chart=memory_bar, height=170,
             table=[column("part", "On each device"), column("bytes", "Bytes", "B"), column("share", "Share", "%")],
-            caption="Memory as Model.train_memory counts it. Weights, gradients and optimiser are shared evenly by all devices (ZeRO-3, FSDP); "
-            "activations are those of one device’s sequences, with the gradients of the loss: two fp32 numbers per logit, unless it runs in chunks or in one kernel. The sum has each part at its largest; the weights’ gradients come while activations go, unless steps are accumulated. On top come work space of kernels, a communication library’s buffers, and what the allocator cannot use. "
-            + peaks_note(DEVICES),
+            caption="Leave 15 % of the sum free, for what cannot be counted.",
         ),
         "run": figure(
             "run", run,
             {"The run": ["tokens", "percent", "device", "fleet", "price", "length", "trained", "rank"], "Memory of a step": ["recompute", "batch", "states"]},
             calls={"count": "fleet"},
             title="How long and what does it cost?",
-            alt="A line of days over the number of devices at an MFU of {percent} percent, falling; a second one for the tokens of Chinchilla’s rule. {tokens} tokens through a model of "
-            "{params} parameters on {fleet} × {device} take {days} days, {device_hours} device-hours and {dollars} dollars.",
+            alt="A line of days over the number of devices at an MFU of {percent} percent, falling; a second one for the tokens of Chinchilla’s rule. "
+            "{tokens} tokens on {fleet} × {device}. {run_answer}",
             readouts=[
                 readout("run_answer", ANSWER, sentence=True),
-                readout("device_hours", "Hours of all devices together"),
-                readout("days", "Days on the wall"),
-                readout("dollars", "Dollars"),
-                readout("megawatt_hours", "MWh of the devices alone, at most"),
-                readout("run_rate", "Tokens/s, all devices"),
-                readout("run_flops", "The whole run", "FLOPs"),
-                readout("a_step_token", "A training token", "FLOPs"),
-                readout("tokens_per_parameter", "Tokens per active parameter"),
-                readout("chinchilla", "Tokens by Chinchilla’s rule"),
-                readout("fits", "A step fits on each device", text=YES_NO),
-                readout("memory", "Memory, each device", "B"),
-                *of_model,
+                about("days", "Days on the wall"),
+                about("device_hours", "Hours of all devices together"),
+                about("dollars", "Dollars"),
+                about("megawatt_hours", "MWh of the devices alone, at most"),
+                about("run_rate", "Tokens/s, all devices"),
+                about("run_flops", "The whole run", "FLOPs"),
+                about("tokens_per_parameter", "Tokens per active parameter"),
+                about("memory", "Memory, each device", "B"),
             ],
             rows=along("devices", FLEETS, one_fleet), chart=days_over_devices, height=330,
             table=[column("devices", "Devices"), column("on_these", "Days"), column("by_rule", "Days for 20 tokens per parameter")],
-            caption="Time is FLOPs over MFU, devices and peak, as Model.training counts it: without restarts, evaluation and failed runs. Energy is that of the accelerators alone, each at the most that its maker allows; hosts, network and cooling come on top. "
-            "Chinchilla’s rule is 20 tokens per parameter; models that serve many users are trained on far more. " + peaks_note(DEVICES),
+            caption="No better than the MFU that you set, and without restarts, evaluation and failed runs.",
         ),
         "layout": figure(
             "layout", layout,
             {"The layout": ["tensor", "context_ranks", "pipeline", "data_ranks", "expert_ranks", "virtual", "zero"],
              "The step": ["length", "step_batch", "micro_batch", "recompute", "keeps", "states", "device", "nodes"]},
             title="How do many GPUs share a step?",
-            alt="Two bars for a training step of a model with {params} parameters: {tensor} tensor-parallel, {context_ranks} context-parallel, {pipeline} in the pipeline, {data_ranks} data-parallel, "
+            alt="Two bars for a training step: {tensor} tensor-parallel, {context_ranks} context-parallel, {pipeline} in the pipeline, {data_ranks} data-parallel, "
             "in all {devices}, {device}. One has the seconds by part, at least {seconds}, of which {part_bubble} are bubble and {exposed} exposed communication; MFU is at most {mfu}. The other "
-            "has the memory of the fullest rank, {memory}, with the device’s limit. It fits: {fits}.",
+            "has the memory of the fullest rank, {memory}, with the device’s limit. {layout_answer}",
             readouts=[
                 readout("layout_answer", ANSWER, sentence=True),
-                readout("fits", "Fits on each device", text=YES_NO),
-                readout("seconds", "A step, at least", "s"),
-                readout("mfu", "MFU, at most", "%"),
-                readout("memory", "Memory, fullest rank", "B"),
-                readout("exposed", "Communication, exposed", "s"),
-                readout("part_bubble", "Bubble", "s"),
-                readout("sent", "Sent by a device", "B"),
-                readout("gpu_flops", "FLOPs of a device", "FLOPs"),
-                readout("tokens_per_s", "Tokens/s, all, at most"),
+                about("seconds", "A step, at least", "s"),
+                about("mfu", "MFU, at most", "%"),
+                about("memory", "Memory, fullest rank", "B"),
+                about("exposed", "Communication, exposed", "s"),
+                about("part_bubble", "Bubble", "s"),
+                about("sent", "Sent by a device", "B"),
+                about("gpu_flops", "FLOPs of a device", "FLOPs"),
+                about("tokens_per_s", "Tokens/s, all, at most"),
                 readout("devices", "Devices", "devices"),
                 readout("micro_batches", "Micro-batches of a rank"),
-                readout("kept_first", "First layer keeps, a micro-batch", "B"),
-                readout("kept_behind", "Head and loss keep, last rank", "B"),
-                *of_model,
             ],
             rows=along("part", list(PARTS_OF_STEP), one_part_of_step), chart=step_and_memory, height=290,
             table=[column("part", "Part"), column("taken", "Seconds", "s"), column("share", "Of the step", "%"), column("bytes", "Sent", "B"), column("wire", "On the way", "s")],
-            caption="A bound, as fk.parallel.step has it: products at the peak, links and network cards at their full rate, no latency, nobody late. Of the exchanges those of data and pipeline run beside products; "
-            "what is left of them, and all others, are exposed. The parts are those of the rank that finishes last, and so are its FLOPs and bytes. The links are those of the nodes that you choose, whatever the device. "
-            "In a mixture of experts the dense layers come first. Flash attention repeats a matmul in its backward pass: without recompute, that is what is computed again. Activations are those of all micro-batches in flight, with the gradients of the loss: two fp32 numbers per logit, of one micro-batch, on the last rank. "
-            + peaks_note(DEVICES),
+            caption="A bound: matmuls at the peak, links at their full rate, no latency, and no rank late.",
         ),
         "serve": figure(
             "serve", serve,
             {"Serving": SERVING},
             without=("act",), calls={"count": "servers"},
             title="How fast does it answer, and to how many?",
-            alt="Two lines over the number of users at a context of {context}: tokens/s of all users, rising, and of each, falling. The model has {params} parameters and runs on "
-            "{servers} × {device}. {serve_answer} First token of a prompt of {prompt}, at least: {first_seconds}.",
+            alt="Two lines over the number of users at a context of {context}, as far as they fit: tokens/s of all users, rising, and of each, falling. "
+            "On {servers} × {device}: {serve_answer} First token of a prompt of {prompt}, at least: {first_seconds}.",
             readouts=[
                 readout("serve_answer", ANSWER, sentence=True),
-                readout("each_rate", "Tokens/s, each user, at most", instead="no_rate"),
-                readout("decode_rate", "Tokens/s, all users, at most", instead="no_rate"),
-                readout("first_seconds", "First token, at least", "s", instead="no_first"),
-                readout("serves", "Fits on all devices", text=YES_NO),
+                about("each_rate", "Tokens/s, each user, at most", instead="no_rate"),
+                about("decode_rate", "Tokens/s, all users, at most", instead="no_rate"),
+                about("first_seconds", "First token, at least", "s", instead="no_first"),
                 readout("most_users", "Users that fit, at most"),
-                readout("each_rate_in_order", "Each user, parts in order", instead="no_rate"),
-                readout("decode_rate_in_order", "All users, parts in order", instead="no_rate"),
-                readout("decode_seconds", "A step, at least", "s", instead="no_rate"),
+                about("decode_seconds", "A step, at least", "s", instead="no_rate"),
                 readout("decode_bound", "A step is bound by", text=BOUNDS),
-                readout("stored", "Weights, all devices", "B"),
-                readout("cached", "Cache of all users, all devices", "B"),
-                readout("serving_each", "Both, each device (1/{servers})", "B"),
-                *of_model,
+                about("stored", "Weights, all devices", "B"),
+                about("cached", "Cache of all users, all devices", "B"),
+                about("serving_each", "Both, each device (1/{servers})", "B"),
             ],
             rows=along("users", USERS, asked_of_serving), chart=speed_over_users, height=330,
-            table=[column("users", "Users"), column("each_rate", "Tokens/s, each"), column("decode_rate", "Tokens/s, all"), column("serving", "Weights and cache", "B"), column("serves", "Fits", text=YES_NO)],
-            caption="The roof: arithmetic at the peak and bytes at the full bandwidth, whichever takes longer, for everything at once or, in order, for one part of the model after another. All devices share "
-            "the work evenly and exchange data in no time, so a real server is slower. " + OF_A_MIXTURE + " " + peaks_note(DEVICES),
+            table=[column("users", "Users"), column("each_rate", "Tokens/s, each", instead="none"), column("decode_rate", "Tokens/s, all", instead="none"), column("serving", "Weights and cache", "B"), column("serves", "Fits", text=YES_NO)],
+            caption="A bound: devices share the work evenly and exchange data in no time.",
         ),
         "utilisation": figure(
             "utilisation", utilisation,
@@ -255,14 +236,13 @@ def calculator() -> Tasks:
                 readout("mfu_answer", ANSWER, sentence=True),
                 readout("mfu", "MFU (EXACT)", "%", instead="no_mfu"),
                 readout("hfu", "HFU (EXACT)", "%", instead="no_mfu"),
-                readout("possible", "Is this rate possible?", text={"below the peak": "in theory: below the peak", "above the peak": "not in practice: above the peak", "no": IMPOSSIBLE}),
                 readout("a_token", "A training token", "FLOPs"),
-                *of_model,
+                readout("params", "Parameters"),
+                readout("active", "Active for a token", instead="all_active"),
             ],
             rows=along("name", list(COUNTS), one_convention), chart=bars, height=330,
             table=[column("name", "Convention"), column("flops", "FLOPs of a training token", "FLOPs"), column("against", "By EXACT", "×"), column("share", "MFU", "%", instead="no_share")],
-            caption=f"A training token is counted forward and backward, and nothing twice. MFU is its FLOPs at your throughput over the dense peak. At first the rate is one that torchtitan’s authors measured: {PER_GPU:,} tokens/s per GPU, "
-            "Llama-3.1-8B on eight H100s; it stays when you choose another model, so set yours. No MFU is shown where the devices cannot reach the rate. An arrow (→) marks a bar that leaves the chart. HFU adds recompute, and the scores that flash attention computes again. " + peaks_note(DEVICES),
+            caption="Set the tokens/s of your own run: they stay when you choose another model. An arrow (→) marks a bar that leaves the chart.",
         ),
     }  # fmt: skip
     return Tasks(

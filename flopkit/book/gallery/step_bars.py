@@ -10,7 +10,7 @@ from flopkit.arithmetic import vega
 from flopkit.charts import theme
 from flopkit.charts.packages import need
 
-__all__ = ["HELD", "step_bars"]
+__all__ = ["HELD", "SHADES", "step_bars"]
 
 HELD = {
     "weights": "weights",
@@ -19,6 +19,8 @@ HELD = {
     "activations": "activations",
     "gathered": "gathered layers",
 }
+SHADES = dict(zip(HELD, (theme.BLUE, theme.ORANGE, theme.GREEN, theme.PURPLE, theme.AMBER), strict=True))
+"""The colour of each."""
 TIME, MEMORY = "this layout", "memory of a rank"
 
 
@@ -66,8 +68,7 @@ def step_bars(s: Any, names: Mapping[str, str], colours: Sequence[str]) -> Any:
             place=f"indexof({json.dumps(list(HELD.values()))}, replace(datum.field, '_', ' '))",
         )
     )
-    shades = [theme.BLUE, theme.SKY, theme.GREEN, theme.ORANGE, theme.PURPLE]
-    memory = stacked(held, "held", "GB", gigabytes, HELD, shades, {"columns": 2, "orient": "bottom"})
+    memory = stacked(held, "held", "GB", gigabytes, HELD, [*SHADES.values()], {"columns": 2, "orient": "bottom"})
     limit = s.now(held=s.room / 1e9).transform_calculate(bar=f"'{MEMORY}'", label="format(datum.held, ',.0f') + ' GB'")
     at_limit = alt.X("held:Q", **gigabytes)
     usable = [alt.Tooltip("held:Q", title="usable GB of a device", format=".4~g")]

@@ -52,7 +52,7 @@
     if (unit === "s") return seconds(v);
     return unit !== "FLOP/B" && PREFIXED.test(unit) ? si(v, unit) : join(plain(v, 4), unit);
   }
-  const say = (shown, v, instead) => instead || (shown.text?.[String(v)] ?? format(v, shown.unit));
+  const say = ({text, digits, unit}, v, instead) => instead || (text?.[String(v)] ?? format(digits ? +v.toPrecision(digits) : v, unit));
 
   /* Vega, once for a page: a file beside this script, or unpacked from the page itself. */
   let loading;

@@ -93,6 +93,8 @@ def test_the_page_is_step_or_says_why_not():
         ), here
         assert found["memory"] == pytest.approx(float(truth.memory.peak), **close), here
         assert found["fits"] == ("yes" if truth.fits else "no") and found["devices"] == truth.layout.ranks
+        spare = truth.cluster.device.available / float(truth.memory.peak) - 1
+        assert found["verdict"] == ("no" if spare < 0 else "close" if spare < 0.15 else "fits"), here
         for name in PARTS:
             assert found[f"part_{name}"] == pytest.approx(truth.parts[name], **close), (name, here)
         for name in AXES:
@@ -164,7 +166,7 @@ def test_vega_reads_it_as_python_does():
     s = Signals(FIGURE, altair)
     with unchecked():
         FIGURE.model(s, **s.controls())
-    names = [each.name for each in FIGURE.readouts if each.name != "fits" and not each.sentence]
+    names = [each.name for each in FIGURE.readouts if not each.sentence]
     names += [f"part_{name}" for name in PARTS] + [f"{what}_{name}" for what in ("bytes", "wire") for name in AXES]
     names += [f"held_{name}" for name in HELD]
     updates = [{"name": name, "update": text} for name, text in s.expressions().items()]
