@@ -7,17 +7,19 @@ Each rank has a network card of its own, whose speed Linux limits: see `cards`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from flopkit import units
 from flopkit.experiments import cards
 from flopkit.experiments.all_reduce import by_ranks
 from flopkit.experiments.bench import Bench, Record
 from flopkit.experiments.expectations import Cases, Expectation
 from flopkit.experiments.pairs import Span
 from flopkit.recordings.cases import Case
+from flopkit.tables import Table
 
-__all__ = ["run"]
+__all__ = ["by_speed", "run"]
 
 TITLE = "All-reduce over a wire of a chosen speed"
 PREDICTION = (
@@ -73,6 +75,55 @@ def _further(small: Case, large: Case) -> Span:
 
 def _seconds(bytes: float, megabits: int) -> float:
     return 8 * bytes / (1e6 * megabits)
+
+
+def by_speed(cases: Iterable[Case]) -> Table:
+    """What cases show, a row a wire: ``seconds = sent / speed + latency``.
+
+    Parameters
+    ----------
+    cases : Iterable[Case]
+        As `flopkit.experiments.here` and `flopkit.recordings.records` give them.
+
+    Returns
+    -------
+    Table
+        *whose*; *wire*, in Mbit/s; *smallest*, the seconds of the smallest tensor, which are mostly latency; *largest*, those of the largest;
+        *by the wire*, the share of these that its bytes take at the wire's speed; *further byte*, the time of one between the two largest by
+        the wire's. Refused cases are left out, and what rests on them is None.
+
+    Examples
+    --------
+    >>> def case(numbers, seconds):
+    ...     took = {"mean": seconds, "low": seconds, "high": seconds}
+    ...     record = {"verdict": "ok", "dtype": "fp32", "params": {"megabits": 8, "numbers": numbers}}
+    ...     return Case({**record, "seconds": took, "extra": {"wire_bytes": 4e6 * numbers}}, "yours", "", "a CPU")
+    >>> print(by_speed([case(1, 4.5), case(2, 8.5)]))
+    An all-reduce of two processes, by the speed of the wire
+    whose  wire      smallest  largest  by the wire  further byte
+    yours  8 Mbit/s     4.5 s    8.5 s       94.1 %         1.00×
+    """
+    wires: dict[tuple[str, str, int], list[Case]] = {}
+    for case in cases:
+        wires.setdefault((case.owner, case.device, case["params"]["megabits"]), []).append(case)
+    rows: list[dict[str, Any]] = []
+    for (owner, _, speed), found in wires.items():
+        found.sort(key=lambda case: case["params"]["numbers"])
+        first, last = found[0], found[-1]
+        whole = last["verdict"] == "ok"
+        rows.append({
+            "whose": owner, "wire": speed, "smallest": first["seconds"]["mean"] if first["verdict"] == "ok" else None,
+            "largest": last["seconds"]["mean"] if whole else None,
+            "by the wire": _seconds(last["extra"]["wire_bytes"], speed) / last["seconds"]["mean"] if whole else None,
+            "further byte": _further(*found[-2:]).mean if {each["verdict"] for each in found[-2:]} == {"ok"} and len(found) > 1 else None,
+        })  # fmt: skip
+    formats = {
+        "wire": lambda speed: f"{speed:,} Mbit/s", "smallest": units.seconds, "largest": units.seconds, "by the wire": units.percent,
+        "further byte": lambda times: f"{times:.2f}×",
+    }  # fmt: skip
+    return Table(
+        rows, caption="An all-reduce of two processes, by the speed of the wire", formats=formats, folded="yours"
+    )
 
 
 def run(bench: Bench) -> Iterator[Record]:

@@ -336,6 +336,28 @@ def test_fused_chain_by_hand():
     assert "12 bytes" in drawing.marks("apart")[0].text and "4 bytes" in drawing.marks("fused")[0].text
 
 
+def test_tile_on_chip_by_hand():
+    """128 × 128 scores in fp32: 65,536 bytes, as many for the output; a block of 128 tokens of 128 elements in bf16: 32,768. 64K registers of 4 bytes."""
+    drawing = drawings.tile_on_chip()
+    told = [mark.text for mark in drawing.marks("parts")]
+    assert told == [
+        "scores 65.54 kB; output O 65.54 kB; m, ℓ 1.024 kB",
+        "Q 32.77 kB; K 32.77 kB; V 32.77 kB",
+        "K and V of one head 2.097 MB",
+    ]
+    [scores], [registers] = drawing.marks("scores 0"), drawing.marks("level 0")
+    assert scores.w / registers.w == pytest.approx(65536 / 262144)
+    operands = [drawing.marks(f"{name} 1")[0] for name in "QKV"]
+    assert sum(mark.w for mark in operands) / drawing.marks("level 1")[0].w == pytest.approx(98304 / 233472)
+    assert all(one.x + one.w == pytest.approx(other.x) for one, other in itertools.pairwise(operands))
+    assert f"{132096 / 262144:.1%}".replace("%", " %") in drawing.title
+    assert "32 blocks" in drawing.marks("blocks")[0].text  # 4,096 / 128
+    with pytest.raises(ValueError, match=r"queries=256.*264.2 kB in 262.1 kB"):
+        drawings.tile_on_chip(queries=256)
+    with pytest.raises(ValueError, match="keys=0"):
+        drawings.tile_on_chip(keys=0)
+
+
 def test_score_transfers_are_those_of_the_formulas():
     """Eleven tensors of the scores' size: the T² term of the bytes of separate kernels. What a kernel reads, one before it wrote, once."""
     drawing = drawings.score_transfers()
@@ -497,6 +519,8 @@ def test_dot_product_is_a_chain(k, drawn):
         (lambda: drawings.step_rows({"matmuls": (1.0, -1.0)}), "at least 0 s"),
         (lambda: drawings.step_rows({"matmuls": (1.0, 1.0)}, "hope"), "cure='hope'.*nothing to draw"),
         (lambda: drawings.stopwatches(calls=6), r"stopwatches\(calls=6\)"),
+        (lambda: drawings.engine_batches(lengths=(1, 2)), "five to eight users"),
+        (lambda: drawings.engine_batches(page=5), r"engine_batches\(page=5\)"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(call, said):
@@ -995,6 +1019,29 @@ def test_a_batch_raises_the_intensity_to_its_limit():
     ):
         with pytest.raises(ValueError, match=said):
             drawings.batch_intensity(name, contexts=contexts)
+
+
+def test_a_seat_is_filled_as_soon_as_it_is_free():
+    """Answers of 2, 5, 3, 4, then 4 and 1: batches take 5 + 4 steps. The fifth takes the seat that is free after 2 steps, the sixth that after 3."""
+    lengths = (2, 5, 3, 4, 4, 1)
+    drawing = drawings.engine_batches(lengths, longest=10, page=3)
+    tokens = {name: drawing.marks(f"{name}, token") for name in ("fixed batches", "continuous batching")}
+    assert all(len(found) == sum(lengths) for found in tokens.values())
+    assert all(len(drawing.marks(f"{name}, prompt")) == 6 for name in tokens)
+    assert "fixed batches: 9 steps" in words(drawing) and "continuous batching: 6 steps" in words(drawing)
+    assert len(drawing.marks("fixed batches, empty")) == 4 * 9 - sum(lengths)
+    assert len(drawing.marks("continuous batching, empty")) == 4 * 6 - sum(lengths)
+    first = tokens["continuous batching"][0].w
+    prompts = drawing.marks("continuous batching, prompt")
+    assert len({round(mark.x, 3) for mark in prompts}) == 3 and prompts[0].w > 2 * first, (
+        "four prompts, then one and one"
+    )
+    ends = [mark.box[2] for mark in tokens["continuous batching"]]
+    assert max(ends) < max(mark.box[2] for mark in tokens["fixed batches"])
+    used, unused = "pages of 3 tokens, used", "pages of 3 tokens, unused"
+    assert (len(drawing.marks(used)), len(drawing.marks(unused))) == (2 + 5 + 3 + 4, 1 + 1 + 0 + 2)
+    assert len(drawing.marks("room for the longest answer, unused")) == 4 * 10 - 14
+    assert drawing.title == "Seats that are filled again save 3 of 9 steps; pages save 55 % of the room"  # 18 of 40
 
 
 # -- whole models -------------------------------------------------------------------------------------------------

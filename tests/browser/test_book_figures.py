@@ -67,7 +67,7 @@ LINES = 0.25
 FILLED = {
     "attention-pairs": 0.6, "backward-stack": 0.4, "cnn-anatomy": 0.65, "recompute-policies": 0.6, "model-parts": 0.4,
     "layer-shares": 0.65,
-    "calculator-fit": 0.35, "calculator-layout": 0.4, "calculator-utilisation": 0.35, "conventions-compared": 0.35, "utilisation-ceilings": 0.6,
+    "calculator-fit": 0.35, "calculator-layout": 0.4, "calculator-utilisation": 0.35, "conventions-compared": 0.35, "utilisation-ceilings": 0.6, "parallel-step": 0.4,
 }  # fmt: skip
 # How much of each chart's room lies under its lowest word, with the name of its figure.
 BELOW = """() => [...document.querySelectorAll(".fk-figure .fk-chart:not(.fk-none)")].filter(chart => chart.checkVisibility()).map(chart => {

@@ -113,6 +113,27 @@ def test_the_prediction_can_hold_and_can_fail():
     )
 
 
+def test_a_table_by_speed():
+    """4 MB at 100 Mbit/s: 336 ms by the wire, and a millisecond of latency."""
+    row, *others = wire.by_speed(a_millisecond_and({100: 1.0, 1000: 1.1, 10000: 2.5}))
+    assert len(others) == 2 and (row["whose"], row["wire"]) == ("ours", 100)
+    assert row["smallest"] == pytest.approx(1e-3 + 8 * 4 * 2**12 / 100e6)
+    assert row["largest"] == pytest.approx(1e-3 + 0.33554432)
+    assert row["by the wire"] == pytest.approx(0.33554432 / 0.33654432)
+    assert row["further byte"] == pytest.approx(1.0)
+
+
+def test_a_table_shows_nothing_that_was_refused_and_nothing_of_one_size():
+    small, large = made(100, 2**18, 0.1, verdict="disturbed"), made(100, 2**20, 0.4)
+    [row] = wire.by_speed([large, small])
+    assert row["smallest"] is row["further byte"] is None and row["largest"] == 0.4
+    [row] = wire.by_speed([made(100, 2**18, 0.1), made(100, 2**20, 0.4, verdict="disturbed")])
+    assert row["largest"] is row["by the wire"] is row["further byte"] is None
+    [row] = wire.by_speed([large])
+    assert row["further byte"] is None and wire.by_speed([]).rows == []
+    str(wire.by_speed([small]))
+
+
 def test_the_recording_that_comes_with_flopkit():
     """By hand, from the file: bytes by the card beside those of the ring, 2(n − 1)/n of the tensor, and no case faster than its wire."""
     cases = records("wire", owner="ours", refused=True)

@@ -8,9 +8,9 @@ from flopkit.book.drawings.clinic import saved_by_cures, step_followed, step_row
 from flopkit.book.drawings.convolutions import transposed, window, wiring
 from flopkit.book.drawings.counters import seen_calls, seen_parts, tower
 from flopkit.book.drawings.drawing import Drawing
-from flopkit.book.drawings.engines import decode_parts
+from flopkit.book.drawings.engines import decode_parts, engine_batches
 from flopkit.book.drawings.experts import chosen_experts, routed_tokens
-from flopkit.book.drawings.flash import fused_chain
+from flopkit.book.drawings.flash import fused_chain, tile_on_chip
 from flopkit.book.drawings.floors import launch_floor, many_roofs
 from flopkit.book.drawings.fusion import layer_tensors, norm_steps
 from flopkit.book.drawings.hardware import peak
@@ -46,6 +46,7 @@ __all__ = [
     "decode_parts",
     "denominators",
     "dot_product",
+    "engine_batches",
     "five_reasons",
     "five_splits",
     "fitted_sequences",
@@ -83,6 +84,7 @@ __all__ = [
     "step_rows",
     "stopwatches",
     "symptoms",
+    "tile_on_chip",
     "tile_walk",
     "tower",
     "transposed",

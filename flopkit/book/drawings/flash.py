@@ -1,16 +1,24 @@
-"""What a fused kernel keeps on the chip: the tensors between the operators of a chain."""
+"""What a fused kernel keeps on the chip: the tensors between the operators of a chain, the tiles of attention's scores."""
 
 from __future__ import annotations
 
-from flopkit.book.drawings.canvas import Canvas
+from flopkit.arithmetic import ceil_div
+from flopkit.book.drawings.canvas import WIDTH, Canvas
 from flopkit.book.drawings.drawing import Drawing
+from flopkit.book.drawings.sizes import whole
 from flopkit.charts.theme import BLUE, GREEN, MUTED, ORANGE
 from flopkit.dtypes import nbytes
 from flopkit.layers.pointwise import activation
+from flopkit.units import count, percent, si
 
-__all__ = ["fused_chain"]
+__all__ = ["fused_chain", "tile_on_chip"]
 
 OPERATORS = ("× a", "+ b", "gelu")
+REGISTERS = 2**16 * 4
+"""Bytes of the registers of an H100's multiprocessor: 64K of 32 bits."""
+SHARED = 228 * 1024
+L2 = 50e6
+"""Bytes: printed as 50 MB."""
 
 
 def fused_chain() -> Drawing:
@@ -73,5 +81,86 @@ def fused_chain() -> Drawing:
         f"Three element-wise operators, {', '.join(OPERATORS)}, from x to y in bf16. As kernels of their own, each reads {element} bytes per "
         f"element from memory and writes {element} back, so that the tensors t1 and t2 are written and read again: together {chain.bytes} bytes. "
         f"In one kernel x is read, t1 and t2 stay on the chip and y is written: together {fused.bytes} bytes.",
+        [canvas],
+    )
+
+
+def tile_on_chip(queries: int = 128, keys: int = 128, head_dim: int = 128, tokens: int = 4096) -> Drawing:
+    """Where a flash kernel keeps a tile on an H100: scores and output in registers, operands in shared memory, a head's keys and values in L2.
+
+    Parameters
+    ----------
+    queries, keys : int, optional
+        Rows and columns of a tile of scores.
+    head_dim : int, optional
+        Elements of a query, a key and a value.
+    tokens : int, optional
+        Length of the sequence.
+
+    Raises
+    ------
+    ValueError
+        For sizes that are no whole numbers, and for a tile that does not fit.
+
+    Notes
+    -----
+    Scores and output are in fp32, the operands in bf16. Sizes of a multiprocessor: NVIDIA, Hopper Tuning Guide, occupancy; of the L2 cache: NVIDIA, H100
+    Tensor Core GPU Architecture.
+
+    Examples
+    --------
+    >>> tile_on_chip().title
+    'A tile takes 50.4 % of a multiprocessor’s registers and 42.1 % of its shared memory'
+    """
+    sizes = {"queries": queries, "keys": keys, "head_dim": head_dim, "tokens": tokens}
+    for name, value in sizes.items():
+        whole("tile_on_chip", name, value, 1, 2**20)
+    kept = [
+        ("scores", nbytes(queries * keys, "fp32")), ("output O", nbytes(queries * head_dim, "fp32")),
+        ("m, ℓ", nbytes(2 * queries, "fp32")),
+    ]  # fmt: skip
+    loaded = [(name, nbytes(rows * head_dim, "bf16")) for name, rows in (("Q", queries), ("K", keys), ("V", keys))]
+    head = [("K and V of one head", nbytes(2 * tokens * head_dim, "bf16"))]
+    levels = (
+        ("registers of a multiprocessor", REGISTERS, kept, GREEN),
+        ("shared memory of a multiprocessor", SHARED, loaded, BLUE),
+        ("L2 cache of the GPU", L2, head, ORANGE),
+    )
+    listed = [[f"{name} {si(size, 'B')}" for name, size in parts] for _, _, parts, _ in levels]
+    canvas = Canvas(262)
+    for i, (where, room, parts, colour) in enumerate(levels):
+        top, used = 10 + 84.0 * i, sum(size for _, size in parts)
+        if used > room:
+            given = ", ".join(f"{name}={value}" for name, value in sizes.items())
+            raise ValueError(
+                f"tile_on_chip({given}): {si(used, 'B')} in {si(room, 'B')} of {where}; make the tile smaller"
+            )
+        canvas.text(0, top, where, anchor="start", bold=True)
+        canvas.text(WIDTH, top, si(room, "B"), anchor="end", colour=MUTED, name=f"room {i}")
+        canvas.box(0.6, top + 14, WIDTH - 1.2, 26, name=f"level {i}", fill=0.05)
+        x = 0.6
+        for name, size in parts:
+            wide = (WIDTH - 1.2) * size / room
+            canvas.box(x, top + 14, wide, 26, name=f"{name} {i}", colour=colour, fill=0.45, round=0, edge=0.8)
+            x += wide
+        canvas.text(0, top + 54, "; ".join(listed[i]), anchor="start", name="parts")
+    blocks = ceil_div(tokens, queries)
+    canvas.text(
+        0,
+        10 + 84 * 2 + 72,
+        f"read by {count(blocks, 'blocks')} of queries, from memory once",
+        anchor="start",
+        name="blocks",
+    )
+    shares = [percent(sum(size for _, size in parts) / room) for _, room, parts, _ in levels]
+    return Drawing(
+        "tile-on-chip",
+        f"A tile takes {shares[0]} of a multiprocessor’s registers and {shares[1]} of its shared memory",
+        f"Three bars, each the room of a level of an H100, for a tile of {count(queries, 'queries')} and {count(keys, 'keys')} with a head dimension of {head_dim}. "
+        + " ".join(
+            f"{where[0].upper()}{where[1:]}, {si(room, 'B')}: {', '.join(each)}."
+            for (where, room, _, _), each in zip(levels, listed, strict=True)
+        )
+        + f" The keys and values of {count(tokens, 'tokens')} are read from memory once, and from the cache by {count(blocks, 'blocks')} of queries.",
         [canvas],
     )

@@ -22,6 +22,7 @@ from flopkit.book.gallery.measuring import stopping_rules
 from flopkit.book.gallery.models import model_parts, six_n_error
 from flopkit.book.gallery.one_run import one_run
 from flopkit.book.gallery.online_softmax import online_softmax_steps
+from flopkit.book.gallery.parallel_step import parallel_step
 from flopkit.book.gallery.peak_to_bill import from_peak_to_bill
 from flopkit.book.gallery.pipelines import pipeline_playground
 from flopkit.book.gallery.predictions import predictions_held
@@ -58,6 +59,7 @@ __all__ = [
     "model_parts",
     "one_run",
     "online_softmax_steps",
+    "parallel_step",
     "pipeline_playground",
     "predictions_held",
     "rate_and_clock",

@@ -7,6 +7,7 @@ from functools import cache
 from itertools import product
 from typing import Any, NamedTuple
 
+from flopkit.book.gallery.parallel_step import KEPT, published
 from flopkit.charts import theme
 from flopkit.charts.code import Code, unless, value, when
 from flopkit.charts.figure import Figure
@@ -15,7 +16,6 @@ from flopkit.charts.panel import along, choice, column, readout
 from flopkit.charts.readings import pick
 from flopkit.devices import device, memory_of
 from flopkit.parallel import Layout, search
-from flopkit.published import parallel_runs
 
 __all__ = ["layouts"]
 
@@ -36,7 +36,6 @@ OVERLAP = {
     "nothing": (),
 }
 CONTEXT = {"1 rank": 1, "1 or 2 ranks": 2}
-KEPT = {"no outputs of norms and activations": 1, "all that PyTorch keeps": 0}
 LEAST_SECONDS, MOST_SECONDS, MOST_GB, FIRST = 2.0, 10.0, 154.0, 5
 """What the picture has room for, and how many rows the table has."""
 
@@ -224,7 +223,7 @@ def layouts() -> Figure:
     lean, every = KEPT
     data, sums, _ = OVERLAP
     one, two = CONTEXT
-    [took] = [run.seconds for run in parallel_runs() if run.table == "llama_3" and run.layout == PUBLISHED]
+    took = published()[DEVICES][0]
     start = {"limit": "80 GB", "kept": lean, "overlap": data, "context": one}
     return Figure(
         name="layouts",

@@ -1,4 +1,4 @@
-"""The picture of a step on many devices, for the calculator: where its seconds go, and what a rank holds."""
+"""The picture of a step on many devices, for `parallel_step` and the calculator: where its seconds go, and what a rank holds."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ HELD = {
 }
 SHADES = dict(zip(HELD, (theme.BLUE, theme.ORANGE, theme.GREEN, theme.PURPLE, theme.AMBER), strict=True))
 """The colour of each."""
-TIME, MEMORY = "this layout", "memory of a rank"
+TIME, PUBLISHED, MEMORY = "this layout", "published", "memory of a rank"
 
 
-def step_bars(s: Any, names: Mapping[str, str], colours: Sequence[str]) -> Any:
+def step_bars(s: Any, names: Mapping[str, str], colours: Sequence[str], published: bool = False) -> Any:
     """Two bars: seconds of a step by its parts, and what the fullest rank holds, with a line at what a device has.
 
-    *names*: what the reader sees of each part, with *colours*.
+    *names*: what the reader sees of each part, with *colours*; *published*: whether a bar of ``s.published`` seconds stands between the two.
     """
     alt = need("altair")
-    bars = [TIME, MEMORY]
+    bars = [TIME, *([PUBLISHED] if published else []), MEMORY]
     y = alt.Y("bar:N", title=None, sort=bars, scale=alt.Scale(domain=bars), axis=alt.Axis(minExtent=104, ticks=False, domain=False))  # fmt: skip
 
     def across(most: Any, title: str, orient: str) -> dict[str, Any]:
@@ -50,13 +50,24 @@ def step_bars(s: Any, names: Mapping[str, str], colours: Sequence[str]) -> Any:
     seconds = across(s.longest, "seconds of a step", "top")
     rows = s.rows.transform_calculate(bar=f"'{TIME}'", place=f"indexof({json.dumps(list(names.values()))}, datum.part)")
     time = stacked(rows, "taken", "seconds", seconds, names, colours, {"columns": 2})
-    labelled = s.now(taken=s.seconds, mfu=s.mfu).transform_calculate(
-        bar=f"'{TIME}'",
-        label="format(datum.taken, datum.taken < 10 ? '.2f' : datum.taken < 100 ? '.1f' : ',.0f') + ' s'",
-    )
-    ends = theme.words(
-        labelled, {"align": "left", "dx": 5, "fontWeight": 600}, y=y, x=alt.X("taken:Q", **seconds), text="label:N"
-    )
+    other, known = [], []
+    at = alt.X("taken:Q", **seconds)
+    if published:
+        known = [s.now(taken=s.published).transform_filter("datum.taken > 0").transform_calculate(bar=f"'{PUBLISHED}'")]
+        tooltip = [alt.Tooltip("taken:Q", title="published, seconds", format=".4~g")]
+        other = [known[0].mark_bar(height={"band": 0.62}, color=theme.MUTED).encode(y=y, x=at, tooltip=tooltip)]
+    ends = [
+        word
+        for data in (
+            *known,
+            s.now(taken=s.seconds, mfu=s.mfu).transform_calculate(bar=f"'{TIME}'"),
+        )
+        for word in theme.words(
+            data.transform_calculate(label="format(datum.taken, datum.taken < 10 ? '.2f' : datum.taken < 100 ? '.1f' : ',.0f') + ' s'"),
+            {"align": "left", "dx": 5, "fontWeight": 600},
+            y=y, x=at, text="label:N",
+        )
+    ]  # fmt: skip
 
     gigabytes = across(s.most / 1e9, "GB of a rank", "bottom")
     held = (
@@ -74,5 +85,5 @@ def step_bars(s: Any, names: Mapping[str, str], colours: Sequence[str]) -> Any:
     usable = [alt.Tooltip("held:Q", title="usable GB of a device", format=".4~g")]
     tick = limit.mark_tick(thickness=2.5, color=theme.INK, bandSize=46).encode(y=y, x=at_limit, tooltip=usable)
     name = theme.words(limit, {"align": "left", "dx": 5, "fontWeight": 600}, y=y, x=at_limit, text="label:N")
-    upper, lower = alt.layer(time, *ends), alt.layer(memory, tick, *name)
+    upper, lower = alt.layer(time, *other, *ends), alt.layer(memory, tick, *name)
     return alt.layer(upper, lower).resolve_scale(x="independent", color="independent")

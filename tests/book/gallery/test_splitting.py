@@ -6,7 +6,8 @@ import pytest
 
 import flopkit as fk
 from flopkit.book.gallery import layouts, pipeline_playground
-from flopkit.book.gallery.layouts import CONTEXT, DEGREES, KEPT, LIMITS, MOST_GB, MOST_SECONDS, OVERLAP, told
+from flopkit.book.gallery.layouts import CONTEXT, DEGREES, LIMITS, MOST_GB, MOST_SECONDS, OVERLAP, told
+from flopkit.book.gallery.parallel_step import KEPT
 from flopkit.book.gallery.pipelines import GPIPE, ONE, SCHEDULES, SEVERAL, ZERO
 
 PIPELINE, LAYOUTS = pipeline_playground(), layouts()
