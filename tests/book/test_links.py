@@ -24,7 +24,7 @@ LINKED = {
     "08_backward": "LoRA, backward pass, utilisation, frozen, vector FLOPs, attention core, fused, Model FLOPs, Hardware FLOPs, EXACT, TORCH, checkpoint",
     "09_checkpointing": "backward pass, Activation checkpointing, HFU, MFU, bf16, gated MLP, attention core, Model FLOPs, hardware FLOPs",
     "11_measuring": "bf16, limit, rounds, CUDA graph, L2, tf32",
-    "12_roofline": "roofline, arithmetic intensity, ridge point, peak, utilisation, bf16, compute-bound, memory-bound, prefill, decode, compulsory, meta",
+    "12_roofline": "roofline, arithmetic intensity, ridge point, peak, utilisation, bf16, compute-bound, memory-bound, prefill, decode, compulsory, CUDA graph",
     "13_utilisation": "Model FLOPs, MFU, Hardware FLOPs, HFU, Goodput, EXACT, TORCH, 6N, peak, sparse peak, SXM, limit, Decoding, MBU",
     "14_inverted_bottleneck": "utilisation, depthwise convolutions, meta",
     "10_experts": "mixture of experts, gated MLP, EXACT, fp8, Decoding, model FLOPs, TORCH",

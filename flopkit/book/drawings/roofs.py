@@ -138,7 +138,7 @@ def five_reasons(
     Examples
     --------
     >>> five_reasons().title
-    'Five reasons move a dot off its roof; only a cache lifts it above'
+    'Five reasons move a dot off its roof; of these, only a cache lifts it'
     """
     gpu = device if hasattr(device, "peak") else find(device)
     if gpu.derivation is None:
@@ -190,7 +190,7 @@ def five_reasons(
         told.append(f"{number}, {words.rstrip(',')}.")
     return Drawing(
         "five-reasons",
-        "Five reasons move a dot off its roof; only a cache lifts it above",
+        "Five reasons move a dot off its roof; of these, only a cache lifts it",
         f"The roof of {gpu.title} in {dtype} on logarithmic axes, FLOP/s over FLOPs per counted byte, with dots on it and an arrow from each to the rate that is left. " + " ".join(told),
         [canvas],
     )  # fmt: skip

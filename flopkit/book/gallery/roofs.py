@@ -188,7 +188,7 @@ def reached_roof() -> Figure:
             column("roof", "Roof reached", "FLOP/s"),
             column("bent", "With this overlap", "FLOP/s"),
         ],
-        caption=f"{peaks_note(PAIRS)} The shares and the overlap are yours to choose; those of the preset *Our layer* are near what our H200 reached in tf32. Time here is the longer part, plus what is not hidden of "
-        "the shorter one; or the launch, if that takes longer, since kernels follow each other in a queue. Then the dot lies below the curve. "
-        "The vertical line is the gap to the roof on paper. Near the ridge the picture is enlarged. The data begin with the two ridge points. The tiles that a kernel rounds sizes up to are left out.",
+        caption="Time is the longer part, plus what is not hidden of the shorter one; or the launch, if that takes longer, and then the dot lies below the curve. "
+        "The vertical line is the gap to the roof on paper. The shares are yours to choose; those of the preset “Our layer” are near what our H200 reached in tf32. "
+        + peaks_note(PAIRS),
     )

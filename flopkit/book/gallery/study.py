@@ -161,9 +161,8 @@ def utilisation_ceilings() -> Figure:
         rows=along("title", list(NETWORKS), one_network),
         chart=chart,
         table=[column("title", "Network"), column("its_ceiling", "Utilisation, at most", "%"), column("its_seconds", "Time, at least", "s")],
-        caption="Forward and backward pass at 224 × 224, without the optimiser. Every operator runs by itself and finds nothing in a cache; the "
-        "least time is the sum of theirs, a bound and not a measurement. In these times a batch norm reads its maps twice, as it must in training; the bytes count them once. "
-        "Depthwise convolutions run on the lanes, at the fp32 peak. All numbers "
-        "have the format that is chosen with the device. The batch is 64. The sliders shorten times and leave FLOPs and bytes as they are. " + source_note(DEVICES),
+        caption="A training step on 64 images of 224 × 224, without the optimiser. Every operator runs by itself and finds nothing in a cache, so the time is a bound and not a measurement; "
+        "in it a batch norm reads its maps twice, as it must in training, and depthwise convolutions run at the fp32 peak. The sliders shorten times and leave FLOPs and bytes as they are. "
+        + source_note(DEVICES),
         height=380,
     )  # fmt: skip

@@ -179,9 +179,8 @@ def usual_mistakes() -> Figure:
         rows=along("mistake", MISTAKES, row),
         chart=chart,
         table=[column("mistake", "Mistake"), column("ratio", "Ratio", "×"), column("printed", "MFU", "%")],
-        caption="The throughput is an example except in the third preset, which is DeepSeek's published rate; they ran on H800s, whose peak is printed as 989 TFLOP/s, 0.04 % less than an H100's. "
-        "MFU is under EXACT, over the dense peak. Recompute runs every layer's forward pass again, but not the embedding and the head: to its end, as in Megatron and today's torchtitan, or stopped early, as PyTorch's own checkpoint does. "
-        f"An arrow marks a dot that is farther away than a factor of {FAR}. "
+        caption="MFU is under EXACT, over the dense peak; the dashed line is 100 %. Recompute repeats every layer's forward pass to its end, as in Megatron and today's torchtitan, or stops early, as PyTorch's own checkpoint does. "
+        f"An arrow marks a dot that is farther away than a factor of {FAR}. The rates are examples, but DeepSeek's is published, for H800s, whose peak is 0.04 % less. "
         + peaks_note([(name, dtype) for name, (_, dtype) in DEVICES.items()]),
         height=380,
     )  # fmt: skip
