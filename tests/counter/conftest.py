@@ -42,6 +42,7 @@ def pytest_deselected(items):
     PASSED_OVER.update(item.nodeid for item in items if item.path.parent.name == "counter")
 
 
+@pytest.hookimpl(tryfirst=True)  # before one that is skipped says so
 def pytest_runtest_setup(item):
     RAN.add(item.nodeid)
 
