@@ -151,7 +151,7 @@ def denominators(
     if len(others) > 4:
         raise ValueError(f"denominators(others={others!r}): give at most four devices, so that their bars have room")
     run = rate * float(load(model).train_step(seq=seq).flops_per_token)
-    rows = [(f"{_short(card.title)}, dense", card.peak(dtype), "the peak that ran")]
+    rows = [(f"{_short(card.title)}, dense", card.peak(dtype), "the data sheet's peak")]
     for other in map(find, others):
         same = _short(other.title).partition(" ")[0] == _short(card.title).partition(" ")[0]
         rows.append((f"{_short(other.title)}, dense", other.peak(dtype), "another board" if same else "another GPU"))

@@ -62,7 +62,7 @@ FLEETS = tuple(2**power for power in range(15))
 USERS = tuple(2**power for power in range(13))
 
 
-SHORT = "format(datum.value, datum.value < 10000 ? ',~r' : '~s')"  # 5,000, 50k: the room beside the axis stays as it is
+SHORT = "format(datum.value, datum.value < 1e-3 ? '~e' : datum.value < 10000 ? ',~r' : '~s')"  # 1e-4, 5,000, 50k: the room beside the axis stays as it is
 
 
 def as_long_as_its_data(*digits: int) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def days_over_devices(s: Any) -> Any:
         "by_rule": ("20 tokens per parameter", theme.AMBER, [5, 4]),
     }
     lines = theme.curves(s.rows, named, "days", {}, x=alt.X("devices:Q", **x), y=alt.Y("days:Q", **y))
-    said = "format(datum.days, ',.3~r') + ' days'"
+    said = "format(datum.days, datum.days < 1e-3 ? '.2~e' : ',.3~r') + ' days'"
     now = s.now("days", "fleet").transform_calculate(devices="datum.fleet", said=said)
     place = {"x": alt.X("devices:Q", **x), "y": alt.Y("days:Q", **y)}
     dot = now.mark_point(size=130).encode(

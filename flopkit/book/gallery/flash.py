@@ -87,7 +87,7 @@ def eager_and_flash() -> Figure:
             scale=alt.Scale(type="log", domain=[200, 65536], nice=False),
             axis=alt.Axis(values=[256, 1024, 4096, 16384, 65536], format=",d"),
         )
-        scale = theme.log_scale(2e-7, 30)
+        scale = theme.log_scale(1e-7, 30)
         scale["axis"]["labelExpr"] = "replace(format(datum.value, '~s'), regexp('([mµ]?)$'), ' $1s')"  # 1 µs, 10 s
         y = alt.Y("seconds:Q", title="least time", **scale)
         tooltip = [
