@@ -111,3 +111,14 @@ def test_a_list_that_agrees_with_the_class_is_read(kind):
     assert ours(said | {"sliding_window": None, "layer_types": [WHOLE] * layers}) == ours(
         said | {"sliding_window": None}
     )
+
+
+def test_an_empty_list_says_nothing_of_a_window():
+    sizes = small("qwen2_moe") | {
+        "model_type": "qwen2_moe",
+        "use_sliding_window": True,
+        "sliding_window": 8,
+        "max_window_layers": 1,
+    }
+    with pytest.raises(ValueError, match=r"layer_types=\[\]: must say of each layer"):
+        fk.from_hf(sizes | {"layer_types": []})

@@ -183,7 +183,7 @@ def days_over_devices(s: Any) -> Any:
     alone = s.device_hours / 24
     by_rule = alone / s.tokens_per_parameter * RULE
     y = {"title": "days", **as_long_as_its_data(1)}
-    ends = minimum(alone, by_rule) / FLEETS[-1] / 1.2, maximum(alone, by_rule) * 1.2
+    ends = minimum(alone, by_rule) / FLEETS[-1] / 4, maximum(alone, by_rule) * 1.2
     y["scale"] = {"type": "log", "nice": False, "domain": [alt.ExprRef(vega(each)) for each in ends]}
     named = {
         "on_these": ("these tokens", theme.BLUE, [1, 0]),
