@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 
 import flopkit
-from flopkit import device_data, names
+from flopkit import device_spellings, names
 
 TEXT = Path(flopkit.__file__).parent.joinpath("data/devices.toml").read_text("utf8")
 REQUIRED = ("title", "vendor", "year", "family", "product", "sources", "bandwidth_GBps", "peak_TFLOPs")
@@ -66,10 +66,10 @@ def check_entry(name, entry, sources):
 
 def check_aliases(aliases):
     """One that another device has too, as a name or an alias."""
-    owners = {device_data.key(name): name for name in aliases}
+    owners = {device_spellings.key(name): name for name in aliases}
     for name, spellings in aliases.items():
         for spelled in spellings:
-            owner = owners.setdefault(device_data.key(spelled), name)
+            owner = owners.setdefault(device_spellings.key(spelled), name)
             if owner != name:
                 raise ValueError(f"devices.toml, [{name}]: aliases: {spelled!r} already stands for {owner}")
 

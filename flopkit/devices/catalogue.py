@@ -8,7 +8,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from flopkit import device_data, machine, names
+from flopkit import device_data, device_spellings, machine, names
 from flopkit.devices.accelerator import Device
 
 __all__ = ["device", "device_names", "fastest_mode", "measured_device", "memory_of"]
@@ -49,7 +49,7 @@ def device(name: str | Device | None = None) -> Device:
         return name
     if isinstance(name, str) and names.plain(name) == "here":
         return _here()
-    return _catalogue()[device_data.find(name)]
+    return _catalogue()[device_spellings.find(name)]
 
 
 def device_names() -> list[str]:

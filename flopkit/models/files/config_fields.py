@@ -338,10 +338,8 @@ class Fields:
         if uniform and WHOLE in self.listed("layer_types"):
             why = f"transformers' class of {self.kind} reads no layer_types and gives each layer the window; sliding_window=null is for none"
             raise ValueError(f"layer_types: {WHOLE!r} beside sliding_window={sizes.short(window)}: {why}")
-        if listed:
-            self.key("layer_types")
-            if not self.listed("layer_types"):
-                raise ValueError(f"layer_types=[]: must say of each layer whether it has the window, in a {self.kind}")
+        if listed and self.key("layer_types") and not self.listed("layer_types"):
+            raise ValueError(f"layer_types=[]: must say of each layer whether it has the window, in a {self.kind}")
         layers = self.need("layers")
         start = self.need(first, minimum=0) if first else 0
         if not self.fields.get("layer_types"):
