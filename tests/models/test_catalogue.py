@@ -220,7 +220,7 @@ PRINTED = [
     ),
     ("gemma-3-270m", "params", 270e6, 5e6, ITS_NAME),
     ("mistral-large-2", "params", 123e9, 5e8, QUOTED),
-    ("qwq-32b", "params", 32.8e9, 5e7, QUOTED),
+    ("qwq-32b", "params", 32_763_876_352, 0, BUILT),  # its card prints 32.5 billion
     ("smollm2-1.7b", "params", 1.7e9, 5e7, ITS_NAME),
     ("apertus-8b", "params", 8e9, 5e8, ITS_NAME),
     ("falcon-180b", "params", 180e9, 5e9, ITS_NAME),
